@@ -6,9 +6,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 OUT ?= out
 REQUIREMENTS := pyproject.toml constraints.txt
+# Bytecode is written, or every process of every test would compile the library anew.
+unexport PYTHONDONTWRITEBYTECODE
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo federated-demo test test-all test-faults test-portable test-python test-wheel check lock bench coverage reference clean
+.PHONY: help demo federated-demo test test-all test-faults test-portable test-python test-wheel test-notebooks check lock bench bench-all coverage reference notebooks docs clean
 
 help:  ## list the targets
 	@echo "Blindsight: learn from, search through and share images that nobody may see."
@@ -40,6 +42,9 @@ test-python:  ## the fast tests of what installs on another interpreter: make te
 test-wheel: $(BIN)/python  ## build the wheel, install it alone into an empty environment, run the demo from there
 	tools/wheel.sh $(BIN)/python
 
+test-notebooks: $(VENV)/.all  ## make the notebooks in examples/ from the tutorials and execute them
+	$(BIN)/python tools/notebooks.py --run
+
 check: $(VENV)/.all  ## lint, types, import contract, lock file, generated reference
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -47,9 +52,13 @@ check: $(VENV)/.all  ## lint, types, import contract, lock file, generated refer
 	$(BIN)/lint-imports
 	$(BIN)/python tools/lock.py --check
 	$(BIN)/python tools/cli_reference.py --check
+	$(BIN)/python tools/notebooks.py --check
 
 bench: $(VENV)/.all  ## one benchmark: make bench NAME=attributes [ARGS="--data-dir ..."]; without NAME lists them
 	$(BIN)/python benchmarks/run.py $(if $(NAME),$(NAME),--list) $(ARGS)
+
+bench-all: $(VENV)/.all  ## every benchmark measured with this commit; says how long each takes, goes on where it stopped [ARGS=--force]
+	$(BIN)/python benchmarks/run.py --all $(ARGS)
 
 coverage: $(VENV)/.all  ## the fast tests with branch coverage
 	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest -n auto --dist=worksteal
@@ -61,6 +70,12 @@ lock: $(VENV)/.all  ## resolve and pin every dependency anew into constraints.tx
 
 reference: $(VENV)/.all  ## write docs/cli.md anew from the command line's own help
 	$(BIN)/python tools/cli_reference.py
+
+notebooks: $(VENV)/.all  ## write the notebooks in examples/ anew from docs/tutorials
+	$(BIN)/python tools/notebooks.py
+
+docs: $(VENV)/.all  ## the documentation and the reference of the Python interface as a site, without dead links
+	$(BIN)/python tools/docs.py $(OUT)/site
 
 clean:  ## remove the virtual environment, caches and output
 	rm -rf $(VENV) .venv-* $(OUT) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

@@ -1,14 +1,17 @@
-"""The command line: run one benchmark, write its results, render its table."""
+"""The command line: run one benchmark or all, write results, render tables."""
 
 import argparse
 import importlib
 import pkgutil
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import benchmarks.suites
-from benchmarks.harness import Benchmark, Settings, label, recorded, run
+from benchmarks.harness import Benchmark, Settings, label, never, recorded, run
+from benchmarks.machine import commit
+from benchmarks.results import Result
 from benchmarks.table import render
 from blindsight.errors import BlindsightError, InputError, UnknownNameError
 from blindsight.files import atomic_writer
@@ -20,11 +23,21 @@ def main(words: Sequence[str] | None = None) -> int:
     """Do what the words ask; return 0, 1 if a method failed, 2 if the words make no sense, 130 if interrupted."""
     options = _parser().parse_args(words)
     try:
-        if options.list or options.name is None:
+        if options.list or not (options.name or options.all or options.tables):
             for name in suite_names():
                 print(f"{name:<16} {load_suite(name).title}")
             return 0
-        return _run(options)
+        if options.tables:
+            for name in suite_names() if options.name is None else [options.name]:
+                for settings in (Settings(recorded=True), Settings(recorded=True, full=True)):
+                    benchmark = load_suite(name)
+                    if (options.output / "results" / label(benchmark, settings)).exists():
+                        _say(f"table: {write_table(benchmark, settings, options.output)}")
+            return 0
+        if options.all:
+            return 0 if _run_all(options) else 1
+        settings = Settings(options.data_dir, options.quick, options.full)
+        return 0 if _run(options.name, settings, options, never if options.force else lambda result: True) else 1
     except KeyboardInterrupt:
         _say("stopped; every result so far is kept, the same command goes on from there.")
         return 130
@@ -55,29 +68,56 @@ def write_table(benchmark: Benchmark, settings: Settings, output: Path) -> Path:
     return path
 
 
-def _run(options: argparse.Namespace) -> int:
-    benchmark = load_suite(options.name)
-    settings = Settings(options.data_dir, options.quick, options.full)
-    runs = options.runs if options.runs is not None else 1 if options.quick else benchmark.runs
+def _run(name: str, settings: Settings, options: argparse.Namespace, keep: Callable[[Result], bool]) -> bool:
+    """Measure one benchmark and write its table; tell whether all methods answered."""
+    benchmark = load_suite(name)
+    runs = options.runs if options.runs is not None else 1 if settings.quick else benchmark.runs
     if runs < 1 or options.seed < 0:
         raise InputError(f"--runs must be >= 1 and --seed >= 0; got {runs} and {options.seed}.")
-    results = run(
-        benchmark,
-        settings,
-        options.output / "results",
-        seeds=range(options.seed, options.seed + runs),
-        only=options.only,
-        force=options.force,
-        say=_say,
-    )
+    seeds = range(options.seed, options.seed + runs)
+    folder = options.output / "results"
+    results = run(benchmark, settings, folder, seeds=seeds, only=options.only, keep=keep, say=_say)
     _say(f"table: {write_table(benchmark, settings, options.output)}")
-    return 0 if all(result.ok for result in results) else 1
+    return all(result.ok for result in results)
+
+
+def _run_all(options: argparse.Namespace) -> bool:
+    """Measure every benchmark with this commit, large versions that have a table too, and say how long each took.
+
+    What this commit measured before is kept, so that an interrupted call goes on; benchmarks whose data are not here
+    are named at the end.
+    """
+    code = commit(HERE)
+
+    def keep(result: Result) -> bool:
+        return code is not None and result.commit == code
+
+    done, ok = [], True
+    for name, full in ((name, full) for name in suite_names() for full in (False, True)):
+        settings = Settings(options.data_dir, options.quick, full)
+        if full and (
+            options.quick or not (options.output / "tables" / f"{label(load_suite(name), settings)}.md").exists()
+        ):
+            continue
+        begun, said = time.monotonic(), ""
+        try:
+            answered = _run(name, settings, options, never if options.force else keep)
+            said = "" if answered else ", some methods failed"
+        except BlindsightError as error:
+            said = f", not measured: {error}"
+        ok = ok and not said
+        done.append(f"{label(load_suite(name), settings):<24} {time.monotonic() - begun:8.0f} s{said}")
+        _say(done[-1])
+    print("\n".join(done))
+    return ok
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks/run.py", description=__doc__)
     parser.add_argument("name", nargs="?", help="the benchmark; without it, all are listed")
     parser.add_argument("--list", action="store_true", help="list the benchmarks")
+    parser.add_argument("--all", action="store_true", help="measure every benchmark with this commit")
+    parser.add_argument("--tables", action="store_true", help="only write tables anew from what is recorded")
     parser.add_argument("--data-dir", type=Path, help="folder with data that are not shipped")
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--runs", type=int, help="how many seeds, one after another (default: the benchmark's own)")

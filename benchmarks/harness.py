@@ -36,6 +36,12 @@ class Settings:
     data_dir: Path | None = None  # where data that are not shipped are kept
     quick: bool = False  # a small version, to see whether everything works
     full: bool = False  # a large version, where a benchmark has one
+    recorded: bool = False  # only show what was measured: no data need be here
+
+    def file(self, name: str) -> Path | None:
+        """Return where a file of the data folder is, or would be if only records are shown; None if it is missing."""
+        path = (self.data_dir or Path()) / name
+        return path if self.recorded or (self.data_dir is not None and path.is_file()) else None
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Method:
-    """A function `adapter` ("module:function"), called as function(given, seed=..., **arguments)."""
+    """A function `adapter` ("module:function" below `methods`), called as function(given, seed=..., **arguments)."""
 
     name: str
     adapter: str
@@ -70,6 +76,12 @@ class Method:
 
     def __str__(self) -> str:
         return f"{self.name} ({argument_text(self.arguments)})"
+
+    def load(self) -> Callable[..., Any]:
+        """Import the function."""
+        place = self.adapter if "." in self.adapter else f"benchmarks.methods.{self.adapter}"
+        function: Callable[..., Any] = pkgutil.resolve_name(place)
+        return function
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,11 @@ class Benchmark:
     sections: Callable[[Sequence[Result]], Sequence[Section | Grid]]
     notes: tuple[str, ...] = ()  # what differs from the paper, and anything else a reader must know
     runs: int = 3
+
+
+def never(result: Result) -> bool:
+    """Keep nothing: measure by force, also over a file that cannot be read."""
+    return False
 
 
 def choose(methods: Iterable[Method], only: str | None) -> tuple[Method, ...]:
@@ -101,10 +118,10 @@ def run(
     *,
     seeds: Iterable[int],
     only: str | None = None,
-    force: bool = False,
+    keep: Callable[[Result], bool] = lambda result: True,
     say: Say = lambda line: None,
 ) -> list[Result]:
-    """Measure what is not yet in `folder`, write each result as soon as it is known, return all that were asked for."""
+    """Measure what is not in `folder` yet or not worth to `keep`; write each result at once, return all asked for."""
     methods = choose(benchmark.methods, only)
     session = secrets.token_hex(8)
     results = []
@@ -114,7 +131,8 @@ def run(
             for method in filter(task.asks, methods):
                 wanted = _blank(benchmark, settings, task, method, seed)
                 path = result_path(folder, wanted)
-                result = None if force else _kept(path)
+                result = read_result(path) if path.exists() and keep is not never else None
+                result = result if result is not None and result.ok and keep(result) else None
                 if result is None:
                     problem = problem or task.pose(seed)
                     result = _measure(replace(wanted, session=session), method, problem)
@@ -145,17 +163,10 @@ def _blank(benchmark: Benchmark, settings: Settings, task: Task, method: Method,
     return Result(label(benchmark, settings), task.dataset, method.name, dict(method.arguments), seed)
 
 
-def _kept(path: Path) -> Result | None:
-    if not path.exists():
-        return None
-    result = read_result(path)
-    return result if result.ok else None
-
-
 def _measure(wanted: Result, method: Method, problem: Problem) -> Result:
     cost, score, output, error = Cost(), {}, None, None
     try:
-        function = pkgutil.resolve_name(method.adapter)
+        function = method.load()
         given = copy.deepcopy(problem.given)
         with measured() as cost:
             answer = function(given, seed=wanted.seed, **method.arguments)

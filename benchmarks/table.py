@@ -45,6 +45,15 @@ class Grid:
     note: str = ""
 
 
+def heads(text: str) -> tuple[str, ...]:
+    """Return the columns of a grid, written with bars between them.
+
+    >>> heads("| CPU s | MB")
+    ('', 'CPU s', 'MB')
+    """
+    return tuple(map(str.strip, text.split("|")))
+
+
 def render(benchmark: "Benchmark", tasks: Sequence["Task"], results: Sequence[Result]) -> str:
     """Return the whole page as Markdown; the same results give the same page."""
     good = [result for result in results if result.ok]
@@ -64,6 +73,16 @@ def render(benchmark: "Benchmark", tasks: Sequence["Task"], results: Sequence[Re
     }
     blocks += [f"## {title}\n\n" + "\n".join(f"- {line}" for line in lines) for title, lines in lists.items() if lines]
     return "\n\n".join(blocks) + "\n"
+
+
+def verdict(values: Sequence[float], least: float, words: tuple[str, str] = ("confirmed", "refuted")) -> str:
+    """Compare the mean with the bound; undecided where the spread of the runs covers it."""
+    if not values:
+        return "not measured"
+    margin = statistics.fmean(values) - least
+    if len(values) > 1 and abs(margin) < statistics.stdev(values):
+        return "undecided"
+    return words[0] if margin >= 0 else words[1]
 
 
 def _runs(seeds: Sequence[int]) -> str:
@@ -91,7 +110,7 @@ def _grid(grid: Grid) -> list[list[str]]:
 
 def _significant(values: tuple[float, ...]) -> str:
     size = abs(statistics.fmean(values)) if values else 0.0
-    return _spread(values, max(0, 2 - math.floor(math.log10(size))) if size else 0)
+    return spread(values, max(0, 2 - math.floor(math.log10(size))) if size else 0)
 
 
 def _comparison(section: Section) -> list[list[str]]:
@@ -99,7 +118,7 @@ def _comparison(section: Section) -> list[list[str]]:
     header = ["", "paper", "ours", "difference"] if with_paper else ["", "measured"]
     lines = [header]
     for row in section.rows:
-        ours = _spread(row.ours, section.digits)
+        ours = spread(row.ours, section.digits)
         lines.append([row.name, *_beside(row, ours, section.digits)] if with_paper else [row.name, ours])
     return lines
 
@@ -111,7 +130,8 @@ def _beside(row: Row, ours: str, digits: int) -> list[str]:
     return [paper, ours, f"{statistics.fmean(row.ours) - row.paper:+.{digits}f}"]
 
 
-def _spread(values: tuple[float, ...], digits: int) -> str:
+def spread(values: tuple[float, ...], digits: int) -> str:
+    """Write the mean of all runs, and their deviation if there are several."""
     if not values:
         return "-"
     mean = f"{statistics.fmean(values):.{digits}f}"

@@ -1,11 +1,14 @@
 """What every test stands on: repeatable examples and noise, a cache of its own, and one PostgreSQL for all.
 
+What stays for the whole run (libraries, tests) is made without the garbage collector and never looked through again.
+
 Keys, permutations and noise come from `os.urandom`, which is replaced here before anything of the project is imported:
 each test and each fixture draws from a stream of its own name, so a test meets the same noise on every machine and in
 every order, and fails on every run or on none. `BLINDSIGHT_TEST_NOISE=7 make test` gives all of them other streams,
 `BLINDSIGHT_TEST_NOISE=system` the operating system's. Child processes always have the operating system's.
 """
 
+import gc
 import os
 import sys
 import zlib
@@ -16,8 +19,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
+gc.disable()
 collect_ignore = [] if find_spec("torch") else ["selective/nets.py"]
 
 _system_bytes = os.urandom
@@ -47,6 +52,18 @@ def pytest_runtest_protocol(item):
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef, request):
     return (yield from _under(f"{fixturedef.baseid}::{fixturedef.argname}[{request.param_index}]"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file():
+    return [found for found in (yield) if not isinstance(found, DoctestModule)]  # only the library has doctests
+
+
+def pytest_collection_finish():
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -82,10 +99,33 @@ def postgres():
         yield server
 
 
-@pytest.fixture(name="fixed_primes")
+@pytest.fixture(name="fixed_primes", autouse=True, scope="module")
 def _fixed_primes():
-    """Paillier keys are made of known primes in this test: nothing is searched for."""
+    """Paillier keys are made of known primes: no test searches for any, but those of the search itself."""
     from tests.keys import fixed_primes
 
     with fixed_primes():
+        yield
+
+
+_drawn: dict[tuple, np.ndarray] = {}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def faces_drawn_once():
+    """The same faces are drawn once in a process, in all tests but those of the drawing; the last twenty are kept."""
+    from blindsight.data.faces import draw_faces
+
+    def drawn(attributes, persons, *, size, random_state, progress):
+        key = attributes.tobytes(), persons.tobytes(), size, random_state
+        if key in _drawn:
+            progress("drawing faces", len(persons), len(persons))
+        else:
+            _drawn[key] = draw_faces(attributes, persons, size=size, random_state=random_state, progress=progress)
+            for old in list(_drawn)[:-20]:
+                del _drawn[old]
+        return _drawn[key].copy()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules[draw_faces.__module__], "draw_faces", drawn)
         yield

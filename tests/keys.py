@@ -14,7 +14,7 @@ from gmpy2 import mpz
 
 from blindsight.crypto import bfv
 from blindsight.crypto.paillier import Keys, PrivateKey
-from blindsight.rng import ByteSource
+from blindsight.rng import ByteSource, system_bytes
 
 # ((p, a), (q, b)) in hexadecimal, where a divides p - 1 and b divides q - 1.
 # fmt: off
@@ -157,14 +157,19 @@ def bfv_key(number: int = 0, *, max_sum: int = 2**31 - 1) -> bfv.SecretKey:
 
 @contextmanager
 def fixed_primes() -> Iterator[None]:
-    """Within the block, keys of 1024, 2048 and 3072 bits are generated from the fixed primes."""
+    """Within the block, keys of 1024, 2048 and 3072 bits are made of the fixed primes: one pair after the other, or,
+    where randomness is injected, the pair that it chooses.
+    """
     pairs = {bits: cycle([_pair(bits, number) for number in range(len(known))]) for bits, known in PRIMES.items()}
 
+    def chosen(bits: int, source: ByteSource) -> tuple[tuple[mpz, mpz], tuple[mpz, mpz]]:
+        return next(pairs[bits]) if source is system_bytes else _pair(bits, source(1)[0] % len(PRIMES[bits]))
+
     def primes(bits: int, source: ByteSource) -> tuple[mpz, mpz]:
-        (p, _), (q, _) = next(pairs[bits])
+        (p, _), (q, _) = chosen(bits, source)
         return p, q
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("blindsight.crypto.paillier.draw_prime_pair", primes)
-        patch.setattr("blindsight.crypto.paillier.draw_subgroup_pair", lambda bits, source: next(pairs[bits]))
+        patch.setattr("blindsight.crypto.paillier.draw_subgroup_pair", chosen)
         yield

@@ -1,4 +1,4 @@
-"""The examples of README and documentation run and keep what they assert; the commands they name exist."""
+"""The examples of README and documentation run and keep what they assert; commands exist, and links lead somewhere."""
 
 import re
 import shlex
@@ -8,7 +8,9 @@ import click
 import pytest
 import typer
 
-from blindsight.cli import app
+from blindsight.cli import app, run
+from tools.docs import dead_links, pages
+from tools.notebooks import TUTORIALS, cells
 
 ROOT = Path(__file__).parent.parent
 README, MAKEFILE = (ROOT / "README.md").read_text(), (ROOT / "Makefile").read_text()
@@ -16,14 +18,32 @@ PAGES = ["README.md", *(str(page.relative_to(ROOT)) for page in sorted((ROOT / "
 EXAMPLES = [
     (page, code) for page in PAGES for code in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 ]
+SLOW = {"audit": pytest.mark.slow, "sift": pytest.mark.slow}
 
 
 @pytest.mark.parametrize(("page", "example"), EXAMPLES)
-def test_example_runs(page, example):
+def test_example_runs(page, example, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert "assert" in example
     if "import torch" in example or "from torch" in example:
         pytest.importorskip("torch")
     exec(compile(example, page, "exec"), {})
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=SLOW.get(page.stem, ()), id=page.stem) for page in TUTORIALS]
+)
+def test_tutorial_runs(page, tmp_path, monkeypatch, capsys):
+    """Every block in order, in one empty folder; commands in this process."""
+    monkeypatch.chdir(tmp_path)
+    text, names = page.read_text(), {}
+    if "from torch" in text:
+        pytest.importorskip("torch")
+    for kind, block in cells(text):
+        if kind == "python":
+            exec(compile(block, str(page), "exec"), names)
+        for line in block.splitlines() if kind == "sh" else ():
+            assert run(shlex.split(line)[1:]) == 0, f"{line}\n{capsys.readouterr()}"
 
 
 def test_make_targets_exist():
@@ -33,12 +53,34 @@ def test_make_targets_exist():
 
 def test_commands_can_be_typed():
     """Every command of README and documentation has the verbs, arguments and options that the command line knows."""
-    pages = [ROOT / page for page in PAGES if page != "docs/cli.md"]
-    text = "\n".join(page.read_text().replace("\\\n", " ") for page in pages)
-    typed = [words for line in re.findall(r"^ *(blindsight .*)", text, re.MULTILINE) for words in line.split("&&")]
+    typed = [
+        words
+        for page in PAGES
+        if page != "docs/cli.md"
+        for line in re.findall(r"^ *(blindsight .*)", (ROOT / page).read_text().replace("\\\n", " "), re.MULTILINE)
+        for words in line.split("&&")
+    ]
     assert len(typed) > 35
     for line in typed:
         command, words = typer.main.get_command(app), shlex.split(line, comments=True)[1:]
         while isinstance(command, click.Group):
             command = command.commands[words.pop(0)]
         command.make_context(line, words)
+
+
+def test_benchmarks_that_figures_name_exist():
+    """Every `make bench NAME=x`, `benchmarks/run.py x` and table is of a benchmark; the list of them is complete."""
+    from benchmarks.command import suite_names
+
+    text = "\n".join((ROOT / page).read_text() for page in (*PAGES, "benchmarks/README.md"))
+    named = re.findall(
+        r"make bench NAME=([\w-]+)|benchmarks/run\.py ([a-z][\w-]*)|tables/([\w-]+)\.md|benchmark `([\w-]+)`", text
+    )
+    assert len(named) > 20
+    assert {"".join(names).removesuffix("-full") for names in named} <= set(suite_names())
+    listed = re.findall(r"^\| `([\w-]+)` \|", (ROOT / "benchmarks/README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(set(suite_names()))
+
+
+def test_links_inside_the_repository_lead_somewhere():
+    assert dead_links(pages()) == []

@@ -3,7 +3,10 @@
 set -eu
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
-"$1" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$place" .
+"$1" -c 'import build' 2>/dev/null || "$1" -m pip install --quiet --disable-pip-version-check -c constraints.txt build
+"$1" -m build --wheel --outdir "$place" . >/dev/null
+"$1" -m zipfile --list "$place"/*.whl | grep -q 'blindsight/federated/flower/app/pyproject.toml'
+"$1" -m zipfile --list "$place"/*.whl | grep -q 'blindsight/service/pages/templates/'
 "$1" -m venv "$place/venv"
 "$place/venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt "$place"/*.whl
 cd "$place"

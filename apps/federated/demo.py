@@ -24,11 +24,11 @@ from apps.federated.deployment.federation import LocalFederation
 from apps.federated.deployment.loopback import Loopback
 from blindsight.data.faces import faces
 from blindsight.data.features import pipeline
+from blindsight.data.study import Study, divide
 from blindsight.errors import BlindsightError, ServiceError
 from blindsight.learn import FederatedClassifier
 from blindsight.learn.model import LinearModel
 from blindsight.learn.rounds import Selection
-from blindsight.learn.study import Study, divide
 from blindsight.sums import HIDING_SCHEMES, SPARSE_SCHEMES
 
 ATTRIBUTES = ("smiling", "eyeglasses", "hat", "beard")

@@ -1,21 +1,31 @@
-"""What engines that search binary codes share: codes and queries come in, positions and what they took go out.
+"""Engines that search binary codes, each in a process of its own, and ways to ask them without being heard."""
 
-Every engine runs in a process of its own, so that its memory is its own.
-"""
-
+import math
 import multiprocessing
 import os
+import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
+import faiss
 import numpy as np
 from numpy.typing import NDArray
+from usearch.index import Index
+
+from benchmarks.methods.own_postgres import OwnPostgres, own_postgres
+from blindsight.search import postgres
+from blindsight.search.codes import blocks, unpack
+from blindsight.search.encrypted_query import EncryptedQuery, EncryptedScan, most_of
+from blindsight.search.gallery import Gallery
+from blindsight.search.index import HammingIndex, Kind, SymbolIndex
+from blindsight.search.localmode import LocalHasher
 
 Codes = NDArray[np.uint8]
 
@@ -84,3 +94,242 @@ def alone(engine: Callable[..., EngineAnswer], given: Questions, **arguments: ob
 def _resident() -> int:
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def faiss_codes(given: Questions, *, seed: int, probes: int | None = None) -> EngineAnswer:
+    """Measure the flat index, or the inverted file if there are probes."""
+    return alone(_faiss_codes, given, probes=probes)
+
+
+def _faiss_codes(given: Questions, probes: int | None) -> EngineAnswer:
+    faiss.omp_set_num_threads(1)
+    meter = Meter()
+    with meter("build"):
+        index = _inverted_file(given, probes) if probes else faiss.IndexBinaryFlat(given.bits)
+        index.add(given.codes)
+    memory = meter.growth
+    with meter("search"):
+        _, positions = index.search(given.queries, given.k)
+    return meter.answer(positions, memory, lambda path: faiss.write_index_binary(index, str(path)))
+
+
+def _inverted_file(given: Questions, probes: int) -> Any:
+    rows = len(given.codes)
+    lists = math.isqrt(rows)
+    index = faiss.IndexBinaryIVF(faiss.IndexBinaryFlat(given.bits), given.bits, lists)
+    index.cp.niter = 10
+    index.nprobe = probes
+    index.train(given.codes[np.random.default_rng(0).choice(rows, min(rows, 40 * lists), replace=False)])
+    return index
+
+
+def hamming_index(given: Questions, *, seed: int, kind: Kind) -> EngineAnswer:
+    """Measure the index; the seed has no say."""
+    return alone(_hamming_index, given, kind=kind)
+
+
+def _hamming_index(given: Questions, kind: Kind) -> EngineAnswer:
+    ids = np.arange(len(given.codes))
+    meter = Meter()
+    index = HammingIndex(given.bits, kind=kind, threads=1)
+    with meter("build"):
+        index.add(ids, given.codes)
+        index.build()
+    memory = meter.growth
+    with meter("search"):
+        hits = index.search(given.queries, given.k)
+    return meter.answer(hits.ids, memory, index.save)
+
+
+def usearch_codes(given: Questions, *, seed: int) -> EngineAnswer:
+    """Measure a graph with the library's own parameters."""
+    return alone(_usearch_codes, given)
+
+
+def _usearch_codes(given: Questions) -> EngineAnswer:
+    meter = Meter()
+    index = Index(ndim=given.bits, metric="hamming", dtype="b1")
+    with meter("build"):
+        index.add(np.arange(len(given.codes)), given.codes, threads=1)
+    memory = meter.growth
+    with meter("search"):
+        matches = index.search(given.queries, given.k, threads=1)
+    positions = np.asarray(matches.keys).astype(np.int64).reshape(len(given.queries), given.k)
+    return meter.answer(positions, memory, lambda path: index.save(str(path)))
+
+
+def pgvector_codes(given: Questions, *, seed: int, kind: postgres.Kind) -> EngineAnswer:
+    """Load by COPY, build and tune the index, search in batches."""
+    ids = np.arange(len(given.codes))
+    with (
+        own_postgres() as server,
+        postgres.PostgresIndex(server.dsn, "codes", given.bits, kind=kind, connections=1) as index,
+    ):
+        begun = _cpu(server)
+        index.add(ids, given.codes)
+        index.build()
+        built = _cpu(server)
+        hits = index.search(given.queries, given.k)
+        searched = _cpu(server)
+        import psycopg
+
+        with psycopg.connect(server.dsn) as connection:
+            row = connection.execute("SELECT pg_total_relation_size('blindsight.codes_1')").fetchone()
+    assert row is not None
+    return {"positions": hits.ids, "build": built - begun, "search": searched - built, "disk": row[0]}
+
+
+def _cpu(server: OwnPostgres) -> float:
+    """Return the CPU seconds of this process, of the server and of all its children, those that ended included."""
+    ticks = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        own, parent = int(path.parent.name), int(fields[1])
+        if server.pid == own:
+            ticks += sum(map(int, fields[11:15]))
+        elif server.pid == parent:
+            ticks += sum(map(int, fields[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK") + time.process_time()
+
+
+def index_overhead(given: Questions, *, seed: int, turns: int) -> dict[str, float]:
+    """Return by how much ours takes longer: the ratio of median CPU times, exact, with lists, and query by query."""
+    faiss.omp_set_num_threads(1)
+    exact, lists = (HammingIndex(given.bits, kind=kind, threads=1) for kind in ("exact", "ivf"))
+    for index in (exact, lists):
+        index.add(np.arange(len(given.codes)), given.codes)
+        index.build()
+    flat = faiss.IndexBinaryFlat(given.bits)
+    flat.add(given.codes)
+    held = lists._lists
+    assert held is not None
+    ivf = faiss.IndexBinaryIVF(quantizer := faiss.IndexBinaryFlat(given.bits), given.bits, len(held))
+    quantizer.add(held.centroids)
+    ivf.is_trained = True
+    ivf.add(given.codes)
+    ivf.nprobe = next(iter(held.plans.values())).probes
+    return {
+        "exact": _ratio(exact, flat, given, turns),
+        "lists": _ratio(lists, ivf, given, turns),
+        "lists, one query": _ratio(lists, ivf, given, turns, size=1),
+    }
+
+
+def _ratio(ours: HammingIndex, raw: Any, given: Questions, turns: int, size: int = 1_000) -> float:
+    asked = [given.queries[span] for span in blocks(len(given.queries), size)]
+    calls = [partial(_ask, index, asked, given.k) for index in (ours, raw)]
+    times = [[_seconds(call) for call in calls] for _ in range(turns)]
+    return statistics.median(mine for mine, _ in times) / statistics.median(theirs for _, theirs in times)
+
+
+def _ask(index: Any, asked: Sequence[Codes], k: int) -> None:
+    for queries in asked:
+        index.search(queries, k)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    begun = time.process_time()
+    call()
+    return time.process_time() - begun
+
+
+@dataclass(frozen=True)
+class Album:
+    """How many records there are, and of how many dimensions their features are."""
+
+    records: int
+    dimensions: int
+
+
+def encrypted(given: Questions, *, seed: int, number_bits: int = 0) -> Any:
+    """Ask every query under encryption: of codes, or of numbers, 2 and -2 in place of bits, which rank the same."""
+    return alone(_encrypted, given, number_bits=number_bits)
+
+
+def plain(given: Questions, *, seed: int) -> Any:
+    """Ask faiss in the clear."""
+    return alone(_plain, given)
+
+
+def pull(given: Album, *, seed: int, epsilon: float) -> Any:
+    """Take an index of random releases home and rank there."""
+    return alone(_pull, given, seed=seed, epsilon=epsilon)  # type: ignore[arg-type]
+
+
+def _encrypted(given: Questions, *, number_bits: int) -> Any:
+    meter, most = Meter(), most_of(number_bits) if number_bits else 0
+    records, asked = (
+        np.where(unpack(codes, given.bits), 2, -2) if most else codes for codes in (given.codes, given.queries)
+    )
+    with meter("build"):
+        scan = EncryptedScan(records, given.bits, most=most)
+    memory = meter.growth
+    positions, sent, answered = [], [], []
+    seconds = dict.fromkeys(("encrypt", "answer", "decrypt"), 0.0)
+    for one in asked:
+        begun = time.process_time()
+        query = EncryptedQuery.of_embedding(one, most) if most else EncryptedQuery.of_code(one, given.bits)
+        made = time.process_time()
+        answer = scan.answer(scan.read(query.message))
+        done = time.process_time()
+        distances = -query.products(answer) if most else query.distances(answer)
+        positions.append(np.argsort(distances, kind="stable")[: given.k])
+        for step, spent in (
+            ("encrypt", made - begun),
+            ("answer", done - made),
+            ("decrypt", time.process_time() - done),
+        ):
+            seconds[step] += spent / len(given.queries)
+        sent.append(len(query.message))
+        answered.append(len(answer))
+    return {
+        "positions": np.array(positions, dtype=np.int64),
+        "build": meter.seconds["build"],
+        "memory": memory,
+        "up": max(sent),
+        "down": max(answered),
+    } | seconds
+
+
+def _plain(given: Questions) -> Any:
+    faiss.omp_set_num_threads(1)
+    meter = Meter()
+    with meter("build"):
+        index = faiss.IndexBinaryFlat(given.bits)
+        index.add(given.codes)
+    memory = meter.growth
+    with meter("search"):
+        positions = [index.search(code[None], given.k)[1][0] for code in given.queries]
+    return {
+        "positions": np.array(positions, dtype=np.int64),
+        "build": meter.seconds["build"],
+        "memory": memory,
+        "up": given.bits // 8,
+        "down": 12 * given.k,  # ids and distances
+        "answer": meter.seconds["search"] / len(given.queries),
+    }
+
+
+def _pull(given: Album, seed: int, epsilon: float) -> Any:
+    rng = np.random.default_rng(seed)
+    public = rng.standard_normal((2000, given.dimensions)).astype(np.float32)
+    hasher = LocalHasher(epsilon).fit(public)
+    index = SymbolIndex(hasher.outputs_)
+    symbols: NDArray[np.int64] = rng.integers(0, index.outputs, given.records)
+    index.add(np.arange(given.records), symbols)
+    gallery = Gallery("local", "thumbnail", 8, hasher.statement(), hasher, index, {"epsilon": epsilon})
+    meter = Meter()
+    with meter("give"):
+        content = gallery.given_away(numbers=False)
+    with tempfile.TemporaryDirectory() as folder, meter("receive"):
+        mine = Gallery.receive(content, folder)
+    assert isinstance(mine.index, SymbolIndex)
+    with meter("first"):  # sorts the records by symbol
+        mine.index.search(hasher.symbol_scores(public[:1]), 100)
+    with meter("rank"):
+        mine.index.search(hasher.symbol_scores(public[1:2]), 100)
+    same = np.array_equal(np.sort(mine.index.symbols), np.sort(symbols))
+    return {"same": same, "bytes": len(content), "symbols": index.outputs} | meter.seconds

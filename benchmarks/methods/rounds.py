@@ -1,14 +1,27 @@
-"""What the methods that add up one round share: the users' updates come in, their sum and what it took go out."""
+"""One round of encrypted sums: our schemes, python-paillier, TenSEAL. Updates in, their sum and what it took out."""
 
+import multiprocessing
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, TypedDict
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
+import tenseal
+from gmpy2 import mpz
 from numpy.typing import NDArray
+from phe import paillier
+
+from benchmarks.machine import measured
+from blindsight.crypto.paillier import Keys, PublicKey, generate_keys, randomiser
+from blindsight.learn.comparison import compare
+from blindsight.sums import Session, Terms, open_session
+from blindsight.sums.scheme import Resources
 
 FRACTION_BITS, SLOT_BITS = 20, 32
 
@@ -100,3 +113,206 @@ class Clock:
             yield
         finally:
             self.seconds[step] += time.process_time() - begun
+
+
+def dense(given: Round, *, seed: int, scheme: str, rounds: int) -> RoundAnswer:
+    """Play so many rounds with the same updates and take the mean cost; the seed has no say in keys and masks."""
+    session = open_session(scheme, members=given.users, dimension=given.weights, fraction_bits=FRACTION_BITS)
+    updates = {user: given.update(user) for user in given.users}
+    results = [session.round(updates, number) for number in range(rounds)]
+    costs = [row for result in results for row in compare({scheme: result.cost})]
+    return RoundAnswer(
+        total=results[-1].values,
+        places=np.arange(given.weights),
+        seconds={
+            "encrypt": Measured(sum(cost.encrypt_seconds for cost in costs) / rounds),
+            "aggregate": Measured(sum(cost.aggregate_seconds for cost in costs) / rounds),
+            "decrypt": Measured(sum(cost.decrypt_seconds for cost in costs) / rounds),
+        },
+        sent=Measured(1e6 * costs[-1].megabytes_sent),
+        peak_bytes=0,
+    )
+
+
+def sparse(given: Round, *, seed: int, blocks: bool, keys: Keys = "subgroup") -> RoundAnswer:
+    """Play a round; the seed has no say in keys, permutations and masks.
+
+    A member is charged for the window table that its own ciphertexts call for (those of the whole round, where this is
+    a part of one), although in this process all members share it.
+    """
+    terms = Terms(
+        scheme="block-dphe" if blocks else "dphe",
+        run="benchmark",
+        members=given.users,
+        dimension=given.weights,
+        fraction_bits=given.fraction_bits,
+        slot_bits=given.slot_bits,
+        keys=keys,
+        capacity=given.capacity,
+        key_bits=given.key_bits,
+        insecure=given.insecure,
+    )
+    key = generate_keys(given.key_bits, keys=keys, insecure=given.insecure)
+    session, clock, sent = Session(terms, resources=Resources(threads=1), key=key), Clock(), 0
+    with clock("table"):
+        _make_table(key.public, _ciphertexts(given, terms))
+    aggregator = session.aggregator
+    aggregator.open(0)
+    for name, call in aggregator.calls().items():
+        update = given.update(name)
+        with clock("encrypt"):
+            reply = session.members[name].answer(call, terms.integers(update))
+        sent += len(reply)
+        with clock("aggregate"):
+            aggregator.receive(reply)
+    with clock("aggregate"):
+        aggregator.advance()
+        request = aggregator.request()
+    with clock("decrypt"):
+        answer = session.generator.answer(request)
+    users = len(given.users)
+    clock.seconds["encrypt"] /= users
+    return RoundAnswer(
+        total=aggregator.conclude(answer)[1].values,
+        places=np.arange(given.weights),
+        seconds={step: Measured(seconds) for step, seconds in clock.seconds.items()},
+        sent=Measured(sent / users),
+        peak_bytes=0,
+    )
+
+
+def _ciphertexts(given: Round, terms: Terms) -> int:
+    """Return how many ciphertexts a user makes in the whole round."""
+    changed = -(-min(given.kept * given.block, given.weights) // terms.slots)
+    return max(1, -(-changed // terms.room)) * terms.room * given.whole // given.weights
+
+
+def _make_table(key: PublicKey, ciphertexts: int) -> None:
+    masks = randomiser(key.n, key.h)
+    masks.mask([mpz(0)], masks.draw(1), window=masks.plan(ciphertexts))
+
+
+def crowd(given: Round, *, seed: int) -> RoundAnswer:
+    """Play a round and report the peak memory of its process."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_crowd, given, seed).result()
+
+
+def _crowd(given: Round, seed: int) -> RoundAnswer:
+    with measured() as cost:
+        answer = sparse(given, seed=seed, blocks=True)
+    answer["peak_bytes"] = cost.peak_memory_bytes
+    return answer
+
+
+@dataclass(frozen=True)
+class Plaintexts:
+    """What to encrypt, and the key; nobody has encrypted anything with it yet."""
+
+    key: PublicKey
+    values: tuple[int, ...]
+
+
+def encrypt(given: Plaintexts, *, seed: int) -> NDArray[np.uint8]:
+    """Return the ciphertexts as bytes, one per row; the seed has no say in their randomness."""
+    return given.key.encrypt(given.values).to_matrix()
+
+
+_INDEX_BYTES = 8
+
+
+def python_paillier(given: Round, *, seed: int, values: int) -> RoundAnswer:
+    """Measure so many places that some user touched."""
+    generator = np.random.default_rng(seed)
+    sent, touched = _traffic(given, generator)
+    places = np.sort(generator.choice(touched, min(values, len(touched)), replace=False))
+    updates = [np.rint(given.update(user)[places] * 2**FRACTION_BITS).astype(int).tolist() for user in given.users]
+    public, private = paillier.generate_paillier_keypair(n_length=given.key_bits)
+    users, clock = len(updates), Clock()
+    with clock("encrypt"):
+        encrypted = [[public.encrypt(weight) for weight in update] for update in updates]
+    with clock("aggregate"):
+        sums = [reduce(add, column) for column in zip(*encrypted, strict=True)]
+    with clock("decrypt"):
+        total = [private.decrypt(number) for number in sums]
+    additions = users * sent - len(touched)
+    seconds = {
+        "encrypt": Measured(clock.seconds["encrypt"] / users, len(places) / sent),
+        "aggregate": Measured(clock.seconds["aggregate"], (users - 1) * len(places) / additions),
+        "decrypt": Measured(clock.seconds["decrypt"], len(places) / len(touched)),
+        "decrypt all": Measured(clock.seconds["decrypt"], len(places) / given.weights),
+    }
+    return RoundAnswer(
+        total=np.array(total) / 2**FRACTION_BITS,
+        places=places,
+        seconds=seconds,
+        sent=Measured(sent * (given.key_bits // 4 + _INDEX_BYTES)),
+        peak_bytes=0,
+    )
+
+
+def _traffic(given: Round, generator: np.random.Generator) -> tuple[int, NDArray[np.int64]]:
+    """Return how many ciphertexts a user sends, and the places that some user touches with a weight or with padding."""
+    touched = np.zeros(given.weights, dtype=np.bool_)
+    for user in given.users:
+        changed = given.update(user) != 0
+        sent = given.shards(int(changed.sum())) * given.capacity
+        padding = generator.permutation(np.flatnonzero(~changed))[: sent - int(changed.sum())]
+        touched |= changed
+        touched[padding] = True
+    return sent, np.flatnonzero(touched)
+
+
+def by_tenseal(given: Round, *, seed: int, scheme: str, degree: int, rounds: int) -> RoundAnswer:
+    """Play so many rounds with the same updates and take the mean cost; the seed has no say in keys and masks."""
+    secret = _bfv_context(degree) if scheme == "bfv" else _ckks_context(degree)
+    public = secret.copy()
+    public.make_context_public()
+    read = tenseal.bfv_vector_from if scheme == "bfv" else tenseal.ckks_vector_from
+    updates = [_slots(given.update(user), scheme, degree) for user in given.users]
+    clock = Clock()
+    for _ in range(rounds):
+        with clock("encrypt"):
+            sent = [[_encrypt(public, scheme, part).serialize() for part in update] for update in updates]
+        with clock("aggregate"):
+            sums = [read(public, part) for part in sent[0]]
+            for message in sent[1:]:
+                for place, part in zip(sums, message, strict=True):
+                    place.add_(read(public, part))
+            request = [place.serialize() for place in sums]
+        with clock("decrypt"):
+            parts = [np.array(read(secret, part).decrypt()) for part in request]
+    total = np.concatenate(parts)
+    clock.seconds["encrypt"] /= len(updates)
+    return RoundAnswer(
+        total=total / 2**FRACTION_BITS if scheme == "bfv" else total,
+        places=np.arange(given.weights),
+        seconds={step: Measured(seconds / rounds) for step, seconds in clock.seconds.items()},
+        sent=Measured(sum(map(len, sent[0]))),
+        peak_bytes=0,
+    )
+
+
+def _bfv_context(degree: int) -> Any:
+    """Return the parameters that Blindsight's `bfv` has at degree 4096, for sums of 32 bits."""
+    return tenseal.context(
+        tenseal.SCHEME_TYPE.BFV, degree, plain_modulus=4295049217, coeff_mod_bit_sizes=[32, 32, 33], n_threads=1
+    )
+
+
+def _ckks_context(degree: int) -> Any:
+    """Return the parameters of TenSEAL's own tutorials, for sums only."""
+    context = tenseal.context(tenseal.SCHEME_TYPE.CKKS, degree, coeff_mod_bit_sizes=[60, 40, 60], n_threads=1)
+    context.global_scale = 2**40
+    return context
+
+
+def _slots(update: NDArray[np.float64], scheme: str, degree: int) -> list[NDArray[Any]]:
+    """Split an update into what one ciphertext holds."""
+    values = np.rint(update * 2**FRACTION_BITS).astype(np.int64) if scheme == "bfv" else update
+    size = degree if scheme == "bfv" else degree // 2
+    return [values[start : start + size] for start in range(0, len(values), size)]
+
+
+def _encrypt(context: Any, scheme: str, values: NDArray[Any]) -> Any:
+    return (tenseal.bfv_vector if scheme == "bfv" else tenseal.ckks_vector)(context, values)

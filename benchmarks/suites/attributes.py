@@ -119,11 +119,11 @@ BENCHMARK = Benchmark(
     title="Attributes from raw faces (SensorSift, Table 2)",
     tasks=tasks,
     methods=(
-        Method("linear_svm", "benchmarks.methods.linear_svm:run", {"C": 10}),
-        Method("nearest_neighbours", "benchmarks.methods.nearest_neighbours:run", {"neighbours": 9}),
-        Method("random_forest", "benchmarks.methods.random_forest:run", {"trees": 500}),
-        Method("rbf_svm", "benchmarks.methods.rbf_svm:run", {"C": 10}),
-        Method("neural_network", "benchmarks.methods.neural_network:run", {"units": 100, "epochs": 500}),
+        Method("linear_svm", "attributes:linear_svm", {"C": 10}),
+        Method("nearest_neighbours", "attributes:nearest_neighbours", {"neighbours": 9}),
+        Method("random_forest", "attributes:random_forest", {"trees": 500}),
+        Method("rbf_svm", "attributes:rbf_svm", {"C": 10}),
+        Method("neural_network", "attributes:neural_network", {"units": 100, "epochs": 500}),
     ),
     sections=sections,
     notes=(

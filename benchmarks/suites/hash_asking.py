@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
-from benchmarks.methods.asking import Album
-from benchmarks.methods.engines import Questions
+from benchmarks.methods.engines import Album, Questions
 from benchmarks.results import Result
 from benchmarks.suites.hash_engines import K, recall
-from benchmarks.table import Cell, Grid
+from benchmarks.table import Cell, Grid, heads
 from blindsight.errors import InputError
 
 BITS, QUERIES, DIMENSIONS = 128, 5, 32
@@ -75,15 +74,8 @@ def sections(results: Sequence[Result]) -> list[Grid]:
     grids = []
     columns: tuple[str, ...]
     if scans:
-        columns = (
-            "",
-            "records",
-            "up, MB",
-            "down, MB",
-            "asker, CPU s",
-            "search, CPU s",
-            "encode once, CPU s",
-            "memory, MB",
+        columns = heads(
+            " | records | up, MB | down, MB | asker, CPU s | search, CPU s | encode once, CPU s | memory, MB"
         )
         rows: tuple[tuple[Cell, ...], ...] = tuple(
             (
@@ -100,16 +92,8 @@ def sections(results: Sequence[Result]) -> list[Grid]:
         )
         grids.append(Grid(f"One query to codes of {BITS} bits", columns, rows))
     if pulls:
-        columns = (
-            "",
-            "epsilon",
-            "symbols",
-            "MB",
-            "bytes a record",
-            "give, CPU s",
-            "receive, CPU s",
-            "first, CPU s",
-            "rank, CPU s",
+        columns = heads(
+            " | epsilon | symbols | MB | bytes a record | give, CPU s | receive, CPU s | first, CPU s | rank, CPU s"
         )
         rows = tuple(
             (
@@ -131,11 +115,11 @@ BENCHMARK = Benchmark(
     title="Asking without being heard",
     tasks=tasks,
     methods=(
-        Method("encrypted", "benchmarks.methods.asking:encrypted"),
-        Method("encrypted-numbers", "benchmarks.methods.asking:encrypted", {"number_bits": 4}),
-        Method("faiss-flat", "benchmarks.methods.asking:plain"),
-        Method("pull", "benchmarks.methods.asking:pull", {"epsilon": 4.0}),
-        Method("pull", "benchmarks.methods.asking:pull", {"epsilon": 8.0}),
+        Method("encrypted", "engines:encrypted"),
+        Method("encrypted-numbers", "engines:encrypted", {"number_bits": 4}),
+        Method("faiss-flat", "engines:plain"),
+        Method("pull", "engines:pull", {"epsilon": 4.0}),
+        Method("pull", "engines:pull", {"epsilon": 8.0}),
     ),
     sections=sections,
     notes=(

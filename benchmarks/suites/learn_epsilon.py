@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
-from benchmarks.methods.owners import OwnersData, Pair
+from benchmarks.methods.learning import OwnersData, Pair
+from benchmarks.pictures import drawn, pictures, usable
 from benchmarks.results import Result
-from benchmarks.suites.dphe_tables.collections import FILES
-from benchmarks.suites.hash_tables.pictures import drawn, pictures, usable
+from benchmarks.suites.dphe_tables import FILES
 from benchmarks.table import Cell, Grid
 from blindsight.errors import InputError
 from blindsight.metrics import balanced_accuracy
@@ -39,13 +39,12 @@ def tasks(settings: Settings) -> list[Task]:
     posed = []
     if settings.quick:
         return [Task("drawn-5", "drawn numbers, 5 owners.", partial(_pose_drawn, 5))]
-    if _fetched():
+    if settings.recorded or _fetched():
         for owners in (5, 50):
             said = f"CIFAR-10, EfficientNet-lite0 features (1280): its 50,000 training pictures with {owners} owners,"
             said += f" {PUBLIC:,} of its test pictures public, the others to test."
             posed.append(Task(f"cifar10-{owners}", said, partial(_pose_cifar, settings, owners)))
-    path = None if settings.data_dir is None else settings.data_dir / FILES["caltech101-1280"]
-    if path is not None and path.is_file():
+    if path := settings.file(FILES["caltech101-1280"]):
         said = f"Caltech-101 without background ({path.name}): 3 public and 27 private pictures a class, 5 owners, at "
         posed.append(Task(CALTECH, f"{said}most 50 a class to test.", partial(_pose_caltech, settings, 5)))
     if not posed:
@@ -103,9 +102,7 @@ def _posed(
 ) -> Problem:
     shares = np.array_split(rng.permutation(private), owners)
     given = OwnersData(
-        (features[public], labels[public]),
-        tuple((features[share], labels[share]) for share in shares),
-        features[test],
+        (features[public], labels[public]), tuple((features[share], labels[share]) for share in shares), features[test]
     )
     return Problem(given, partial(_score, labels[test]))
 
@@ -115,14 +112,13 @@ def _score(answers: NDArray[np.int64], scores: NDArray[np.float64]) -> dict[str,
 
 
 def _methods() -> tuple[Method, ...]:
-    place = "benchmarks.methods.private_rounds"
-    made = [Method("public", f"{place}:public"), Method("none", f"{place}:none", {"rounds": 10})]
+    made = [Method("public", "learning:public"), Method("none", "learning:none", {"rounds": 10})]
     for epsilon in EPSILONS:
         budget = {"epsilon": epsilon, "delta": DELTA}
-        made += [Method(name, f"{place}:{name}", budget) for name in ("prr10", "ra12")]
-        made.append(Method(_CURATOR, f"{place}:curator", {"rounds": ROUNDS, **budget}))
+        made += [Method(name, f"learning:proven_{name}", budget) for name in ("prr10", "ra12")]
+        made.append(Method(_CURATOR, "learning:curator", {"rounds": ROUNDS, **budget}))
         for name, against in ((_SUMMED, "nobody"), ("summed-hostile", "one"), ("local", "all")):
-            made.append(Method(name, f"{place}:summed", {"rounds": ROUNDS, "against": against, **budget}))
+            made.append(Method(name, "learning:summed", {"rounds": ROUNDS, "against": against, **budget}))
     return tuple(made)
 
 

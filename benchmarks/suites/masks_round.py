@@ -66,9 +66,9 @@ BENCHMARK = Benchmark(
     title="One round of secure averaging: masks, SecAgg+, FedAvg",
     tasks=tasks,
     methods=(
-        Method("masks", "benchmarks.methods.mask_round:blindsight", {"rounds": 2}),
-        Method("SecAggPlus", "benchmarks.methods.mask_round:secagg_plus", {"rounds": 2}),
-        Method("FedAvg", "benchmarks.methods.mask_round:fedavg", {"rounds": 2}),
+        Method("masks", "mask_round:blindsight", {"rounds": 2}),
+        Method("SecAggPlus", "mask_round:secagg_plus", {"rounds": 2}),
+        Method("FedAvg", "mask_round:fedavg", {"rounds": 2}),
     ),
     sections=sections,
     notes=(

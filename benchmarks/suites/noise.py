@@ -79,9 +79,9 @@ BENCHMARK = Benchmark(
     title="The price of secure noise",
     tasks=tasks,
     methods=(
-        Method("blindsight", "benchmarks.methods.secure_noise:run", {"values": 1_000_000}),
-        Method("numpy", "benchmarks.methods.numpy_noise:run", {"values": 1_000_000}),
-        Method("python_loop", "benchmarks.methods.python_loop_noise:run", {"values": 50_000}),
+        Method("blindsight", "noise:secure", {"values": 1_000_000}),
+        Method("numpy", "noise:by_numpy", {"values": 1_000_000}),
+        Method("python_loop", "noise:python_loop", {"values": 50_000}),
     ),
     sections=sections,
     notes=(

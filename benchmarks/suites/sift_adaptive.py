@@ -45,10 +45,7 @@ BENCHMARK = Benchmark(
     name="sift-adaptive",
     title="Apps that learn from yes and no",
     tasks=tasks,
-    methods=(
-        Method("forgetful", "benchmarks.methods.sift_adaptive:run", {"tree": False}),
-        Method("tree", "benchmarks.methods.sift_adaptive:run", {"tree": True}),
-    ),
+    methods=(Method("forgetful", "sifts:adaptive", {"tree": False}), Method("tree", "sifts:adaptive", {"tree": True})),
     sections=sections,
     notes=("In the tree every answer is used up: after many of them nothing is accepted any more on the same rows.",),
     runs=5,

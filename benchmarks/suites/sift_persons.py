@@ -7,7 +7,6 @@ broken promise, a lower end above it a leak that was "proven" and is none: eithe
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
+from benchmarks.methods.sifts import Draw
 from benchmarks.results import Result
 from benchmarks.table import Cell, Grid
 from blindsight.errors import DataError
@@ -22,15 +22,6 @@ from blindsight.errors import DataError
 DRAWS, PEOPLE, GAIN = 100, 1000, 0.08
 PUBLIC, PRIVATE, PICTURES, DEVELOPERS, JUDGED = "smiling", "male", 6, 200, 250
 DRAWN = 900
-
-
-@dataclass(frozen=True, eq=False)
-class Draw:
-    """One bit of every picture, the private label, and who is on it."""
-
-    symbols: NDArray[np.int64]
-    private: NDArray[np.int8]
-    persons: NDArray[np.int64]
 
 
 Draws = tuple[list[Draw], float]
@@ -48,7 +39,7 @@ def tasks(settings: Settings) -> list[Task]:
         return found
     text = f"{JUDGED} of {DRAWN - DEVELOPERS:,} drawn people, 1 to {PICTURES} pictures each; a bit hides {PRIVATE}."
     found.append(Task("faces", text, partial(_pose, partial(_faces, draws))))
-    if _orl_pixels() is not None:
+    if settings.recorded or _orl_pixels() is not None:
         text = "40 people, ten photographs of each; the sign of a principal component, an attribute tossed per person."
         found.append(Task("orl", text, partial(_pose, partial(_orl, draws))))
     return found
@@ -146,10 +137,7 @@ BENCHMARK = Benchmark(
     name="sift-persons",
     title="Bounds where people have several pictures",
     tasks=tasks,
-    methods=tuple(
-        Method(name, "benchmarks.methods.sift_persons:run", {"persons": name == "people"})
-        for name in ("pictures", "people")
-    ),
+    methods=tuple(Method(name, "sifts:persons", {"persons": name == "people"}) for name in ("pictures", "people")),
     sections=sections,
     notes=(
         "Draws of drawn people overlap, since there are only so many; the truth is counted on all of them.",

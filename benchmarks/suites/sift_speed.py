@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
-from benchmarks.methods.ppls_fit import LabelledRows, ScaledCovariances
-from benchmarks.methods.sift_attacks import ReleasedNumbers
+from benchmarks.methods.sifts import LabelledRows, ReleasedNumbers, ScaledCovariances
 from benchmarks.results import Result
-from benchmarks.table import Cell, Grid
+from benchmarks.table import Cell, Grid, heads
 from blindsight.errors import InputError
 from blindsight.metrics import balanced_accuracy
 from blindsight.sift.attackers import PAPER
@@ -131,14 +130,10 @@ def _fits(results: Sequence[Result]) -> Grid:
         gains = (tuple(r.score["objective"] for r in side.values()) for side in (ours, dense))
         solves = tuple(r.cpu_seconds for r in dense.values())
         rows.append((dataset, costs, solves, ratios, memory, *gains, _target(costs, ratios, memory)))
-    columns: tuple[str, ...] = (
-        "task",
-        "ours, CPU s",
-        "one dense solve, CPU s",
-        f"{COMPONENTS} dense solves to ours",
-        "ours, peak GB",
+    columns = heads(
+        f"task | ours, CPU s | one dense solve, CPU s | {COMPONENTS} dense solves to ours | ours, peak GB | "
+        "ours, Eq. 3 of the first | dense, Eq. 3 of the first | target"
     )
-    columns += ("ours, Eq. 3 of the first", "dense, Eq. 3 of the first", "target")
     note = f"Ours is the whole fit of {COMPONENTS} components from the features; the peak has the features in it."
     return Grid("Fitting PPLS", columns, tuple(rows), note)
 
@@ -185,12 +180,12 @@ BENCHMARK = Benchmark(
     tasks=tasks,
     methods=(
         *(
-            Method(name, f"benchmarks.methods.{module}:run", {"attacker": attacker})
-            for name, module in (("plain", "sift_attack_plain"), ("ours", "sift_attack"))
+            Method(name, f"sifts:{module}", {"attacker": attacker})
+            for name, module in (("plain", "attack_plain"), ("ours", "attack"))
             for attacker in ATTACKERS
         ),
-        Method("fit", "benchmarks.methods.ppls_fit:library", {"components": COMPONENTS}),
-        Method("dense", "benchmarks.methods.ppls_fit:dense"),
+        Method("fit", "sifts:library", {"components": COMPONENTS}),
+        Method("dense", "sifts:dense"),
     ),
     sections=sections,
     notes=(

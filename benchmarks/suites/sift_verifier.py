@@ -21,17 +21,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
-from benchmarks.methods.sifting import Pair, SiftingData
+from benchmarks.methods.sifts import Pair, SiftingData
+from benchmarks.pictures import UTKFACE_FILE, People, drawn_faces, drawn_numbers, few_of_utkface, utkface_path
 from benchmarks.results import Result
-from benchmarks.suites.sift_matrix.pictures import (
-    UTKFACE_FILE,
-    People,
-    drawn_faces,
-    drawn_numbers,
-    few_of_utkface,
-    utkface_path,
-)
-from benchmarks.suites.sift_matrix.scores import CONFIDENCE, THRESHOLD
+from benchmarks.suites.sift_matrix import CONFIDENCE, THRESHOLD
 from benchmarks.table import Cell, Grid
 from blindsight.errors import InputError
 from blindsight.sift.attackers import MODERN, PAPER, Attacker
@@ -371,7 +364,7 @@ BENCHMARK = Benchmark(
     title="Verdicts that are wrong, by the width of the release",
     tasks=tasks,
     methods=tuple(
-        Method(maker, "benchmarks.methods.sift_wide:run", {"maker": maker, "components": width})
+        Method(maker, "sifts:wide", {"maker": maker, "components": width})
         for width in WIDTHS
         for maker in (*MAKERS, TOLD)
         if maker != TOLD or width in TOLD_WIDTHS

@@ -58,8 +58,8 @@ BENCHMARK = Benchmark(
     title="Virtual members over Flower's messages",
     tasks=tasks,
     methods=(
-        Method("masks", "benchmarks.methods.mask_round:blindsight", {"rounds": 1}),
-        Method("FedAvg", "benchmarks.methods.mask_round:fedavg", {"rounds": 1}),
+        Method("masks", "mask_round:blindsight", {"rounds": 1}),
+        Method("FedAvg", "mask_round:fedavg", {"rounds": 1}),
     ),
     sections=sections,
     notes=(

@@ -1,4 +1,4 @@
-"""Speak to a service from Python: one method per endpoint, records that can be read, errors that are the library's own.
+"""Python client of a service: one method per endpoint, results as records, refusals as the library's own errors.
 
     with Client("http://127.0.0.1:8420", token) as app:
         app.register_app(["male"])
@@ -6,22 +6,30 @@
         app.wait(job.id)
         app.release("ann", latest=1).rows
 
-What a service refuses is raised as it would be by the library: a wrong argument is an `InputError`, a broken privacy
-rule (or a token that opens nothing) a `PrivacyError`, a service that is away or too busy a `ServiceError`. A token is
-only ever sent to the address it was given for: redirects are not followed, proxies that the environment names are not
-used, and unless the service is on this very machine the connection must be encrypted. Needs the extra `service`.
+A wrong argument raises `InputError`, a broken privacy rule (or a token that opens nothing) `PrivacyError`, a service
+that is away or too busy `ServiceError`. A token is only sent to the address it was given for: redirects are not
+followed, proxies that the environment names are not used, and unless the service is on this very machine the connection
+must be encrypted. Needs the extra `service`.
+
+*Keys.* An owner's pictures are sealed for a key that is made here, at enrolment, and never leaves: `enrol` redeems the
+code that an operator gave out and returns the `Identity`, to be saved in a file for its owner alone. Pictures are
+opened here; to allow a proposal opens the keys of one's epochs here and hands them over. Keep copies of the file: who
+loses the key loses the pictures, and nobody can help.
 """
 
+import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 from blindsight.crypto.merkle import EMPTY, TreeHead, check_receipt, consistent
-from blindsight.errors import InputError, MessageError, PrivacyError, ServiceError
+from blindsight.crypto.sealedbox import ExchangeKey
+from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, ServiceError
 from blindsight.extras import require
+from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
 
 if TYPE_CHECKING:
     import ssl
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
     from blindsight.sift.sift import Sift
 
 R = TypeVar("R")
+Then = Literal["refuse", "repeat", "permanent"]
 State = Literal["queued", "running", "done", "failed", "cancelled", "timed out"]
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -39,10 +48,41 @@ class Principal:
 
     id: str
     name: str
-    role: Literal["owner", "app", "operator"]
+    role: Literal["owner", "app", "operator", "device"]
     created: str | None = None
     expires: str | None = None
     revoked: str | None = None
+    public_key: str | None = None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What somebody needs to speak to a service: keep it secret. `key` is an owner's private key, in hexadecimal."""
+
+    url: str
+    name: str
+    role: str
+    token: str = field(repr=False)
+    key: str | None = field(default=None, repr=False)
+
+    def save(self, path: AnyPath) -> None:
+        """Write it to a file that only its owner can read; one that is there is not overwritten."""
+        path = as_path(path)
+        if path.exists():
+            raise InputError(f"{path} is there already, and may hold a key. Name another file.")
+        with atomic_writer(path, private=True) as stream:
+            stream.write(json.dumps(asdict(self), indent=1).encode())
+
+    @classmethod
+    def load(cls, path: AnyPath) -> Self:
+        """Read it from a file."""
+        path = as_path(path)
+        with storage_errors("read", path):
+            text = path.read_text()
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError):
+            raise CorruptFileError(f"{path} is no identity that `blindsight enrol` wrote.") from None
 
 
 @dataclass(frozen=True)
@@ -52,6 +92,27 @@ class Person:
     person: str
     private: tuple[str, ...]
     frames: int
+    retention: Mapping[str, int | None]  # the newest `frames` are kept, of the last `days`; None is no limit
+
+
+@dataclass(frozen=True)
+class Device:
+    """A camera of an owner."""
+
+    id: str
+    name: str
+    created: str
+    expires: str | None = None
+    revoked: str | None = None
+
+
+@dataclass(frozen=True)
+class FrameResult:
+    """What became of one picture of a batch: the id of its frame, or why it was not taken."""
+
+    name: str
+    frame: str | None
+    error: str | None
 
 
 @dataclass(frozen=True)
@@ -68,7 +129,6 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come of it."""
         return self.state not in ("queued", "running")
 
 
@@ -82,12 +142,13 @@ class Proposal:
     app: str
     mode: Literal["included", "unincluded"]
     frames: int
-    then: Literal["refuse", "repeat"]
+    then: Then
     verdict: Literal["accept", "reject", "inconclusive", "denied"] | None
     answer: Literal["allow", "fewer", "refuse"] | None
     grant: int | None
     next: str | None
     sentence: str | None
+    cost: tuple[Mapping[str, Any], ...] | None  # how well each hidden attribute can be guessed; not for apps
     evidence: Mapping[str, Any] | None
 
 
@@ -103,10 +164,26 @@ class Grant:
     standing: Literal["live", "suspended", "revoked"]
     frames: int
     released: int
-    then: Literal["refuse", "repeat"]
+    then: Then
     time: str
     reason: str | None
     evidence: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What sifts are fitted to and judged on; `attributes` say which of them never change."""
+
+    pipeline: str
+    dimension: int
+    side: int
+    attributes: tuple[Mapping[str, Any], ...]
+    frames: int
+    pictures: int
+    persons: int | None
+    threshold: float
+    confidence: float
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -176,10 +253,35 @@ class Run:
     statement: Mapping[str, Any] | None
 
 
-class Client:
-    """One principal's view of a service. `verify` is a TLS context for certificates of your own."""
+def enrol(url: str, code: str, *, verify: "ssl.SSLContext | bool" = True, timeout: float = 30.0) -> Identity:
+    """Redeem a code: make a key here (of use to an owner), and the token that nobody else has seen. In place of a code
+    an owner of an earlier version gives their token; then only the key is new.
+    """
+    key = ExchangeKey.generate()
+    secret, named = key.secret_bytes().hex(), {"code": code, "public_key": key.public.hex()}
+    if code.startswith("blindsight_"):
+        with Client(url, code, key=secret, verify=verify, timeout=timeout) as client:
+            made, token = client.register_key(), code
+    else:
+        with Client(url, "", verify=verify, timeout=timeout) as client:
+            made, token = _with_token(client._send("POST", "/enrolment", named))
+    return Identity(url, made.name, made.role, token, secret if made.role == "owner" else None)
 
-    def __init__(self, url: str, token: str, *, verify: "ssl.SSLContext | bool" = True, timeout: float = 30.0) -> None:
+
+class Client:
+    """One principal's view of a service. `verify` is a TLS context for certificates of your own. An owner's `key` (of
+    their `Identity`, in hexadecimal) opens their pictures and the keys of their epochs.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        key: str | None = None,
+        verify: "ssl.SSLContext | bool" = True,
+        timeout: float = 30.0,
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InputError("the address of a service looks like https://example.org:8420.")
@@ -188,13 +290,19 @@ class Client:
         self._httpx = require("httpx", extra="service", purpose="speaking to a service")
         self._http = self._httpx.Client(
             base_url=url.rstrip("/"),
-            headers={"Authorization": f"Bearer {token}"},
+            headers={"Authorization": f"Bearer {token}"} if token else {},
             verify=verify,
             timeout=timeout,
             trust_env=False,  # a proxy that the environment names would get the token
         )
         self._me: Principal | None = None
-        self._key: str | None = None
+        self._log_key: str | None = None
+        self._own_key = None if key is None else ExchangeKey(_bytes(key))
+
+    @classmethod
+    def of(cls, identity: Identity, *, verify: "ssl.SSLContext | bool" = True, timeout: float = 30.0) -> Self:
+        """Return the client of an identity."""
+        return cls(identity.url, identity.token, key=identity.key, verify=verify, timeout=timeout)
 
     def __repr__(self) -> str:
         return f"Client({str(self._http.base_url)!r})"
@@ -222,15 +330,23 @@ class Client:
 
     def principals(self) -> tuple[Principal, ...]:
         """Return everybody."""
-        return _each(Principal, self._get("/principals")["principals"])
+        return _each(Principal, self._pages("/principals", "principals", lambda one: one["id"]))
 
-    def create_principal(self, name: str, role: str, *, days: int | None = None) -> tuple[Principal, str]:
-        """Add somebody; their token is shown this once."""
-        return _with_token(self._send("POST", "/principals", {"name": name, "role": role, "days": days}))
+    def create_principal(
+        self, name: str, role: str, *, days: int | None = None, hours: int = 72
+    ) -> tuple[Principal, str]:
+        """Add somebody; return the code with which they `enrol`, this once."""
+        return _with_code(self._send("POST", "/principals", {"name": name, "role": role, "days": days, "hours": hours}))
 
-    def rotate_token(self, id: str) -> tuple[Principal, str]:
-        """Replace a token."""
-        return _with_token(self._send("POST", f"/principals/{_part(id)}/token"))
+    def issue_code(self, id: str, *, days: int | None = None, hours: int = 72) -> tuple[Principal, str]:
+        """Issue another code for who lost a token or a key; the token and grants about an owner end."""
+        return _with_code(self._send("POST", f"/principals/{_part(id)}/enrolment", {"days": days, "hours": hours}))
+
+    def rotate_token(self) -> str:
+        """Replace one's own token; this client uses the new one from now on."""
+        token = _with_token(self._send("POST", "/me/token"))[1]
+        self._http.headers["Authorization"] = f"Bearer {token}"
+        return token
 
     def revoke_principal(self, id: str) -> Principal:
         """Make a token worthless for ever."""
@@ -247,32 +363,94 @@ class Client:
         return _read(Person, self._get(self._person(name)))
 
     def set_private(self, attributes: Sequence[str]) -> Job:
-        """Hide these attributes; the job verifies all grants anew."""
+        """Hide these attributes; the job verifies all grants again."""
         return _read(Job, self._send("PUT", f"{self._person()}/private", {"attributes": list(attributes)}))
 
     def odometer(self, name: str | None = None) -> Job:
-        """Have it measured how much is out about a person; the job's result has the readings."""
+        """Measure how much is out about a person; the job's result has the readings."""
         return _read(Job, self._send("POST", f"{self._person(name)}/odometer"))
+
+    def register_key(self) -> Principal:
+        """Register this client's key where the service knows none; pictures of an earlier version are sealed for it."""
+        self._me = _read(Principal, self._send("PUT", "/me/key", {"public_key": self._secret.public.hex()}))
+        return self._me
 
     def add_frame(self, picture: bytes) -> str:
         """Send a picture's file; return its id."""
+        if self._own_key is not None and self.me.public_key != self._own_key.public.hex():
+            raise MessageError("the service would seal this picture for another key than yours. Nothing was sent.")
         return str(self._send("POST", f"{self._person()}/frames", picture)["frame"])
+
+    def add_frames(self, pictures: Mapping[str, bytes]) -> tuple[FrameResult, ...]:
+        """Send several pictures, by their file names; each has its own result."""
+        files = [("pictures", (name, content)) for name, content in pictures.items()]
+        sent = self._ask("POST", f"{self._person()}/frames/batch", files=files).json()
+        return _each(FrameResult, sent["results"])
+
+    def add_device(self, name: str, *, days: int | None = None) -> tuple[Device, str]:
+        """Add a camera, which can bring frames and do nothing else; its token is shown this once."""
+        made = self._send("POST", f"{self._person()}/devices", {"name": name, "days": days})
+        return _read(Device, made["device"]), str(made["token"])
+
+    def devices(self) -> tuple[Device, ...]:
+        """Return this person's cameras, also the revoked."""
+        return _each(Device, self._get(f"{self._person()}/devices")["devices"])
+
+    def revoke_device(self, id: str) -> Device:
+        """Make a camera's token worthless for ever."""
+        return _read(Device, self._send("DELETE", f"{self._person()}/devices/{_part(id)}"))
+
+    def set_retention(self, *, frames: int | None = None, days: int | None = None) -> Person:
+        """Keep the newest `frames`, those of the last `days`, or (without either) all."""
+        return _read(Person, self._send("PUT", f"{self._person()}/retention", {"frames": frames, "days": days}))
 
     def frames(self) -> tuple[str, ...]:
         """Return the ids of this person's pictures, oldest first."""
-        return tuple(self._get(f"{self._person()}/frames")["frames"])
+        return tuple(self._pages(f"{self._person()}/frames", "frames", lambda one: one))
+
+    def renew_frames(self) -> int:
+        """Send those pictures again whose features are of another pipeline than the service's; return how many."""
+        stale = self._get(f"{self._person()}/frames")["stale"]
+        for frame in stale:
+            self.add_frame(self.picture(frame))
+            self.delete_frame(frame)
+        return len(stale)
 
     def picture(self, frame: str) -> bytes:
-        """Return one of this person's pictures as a PNG file."""
-        return bytes(self._ask("GET", f"{self._person()}/frames/{_part(frame)}").content)
+        """Return one of this person's pictures as a PNG file, opened here."""
+        answer = self._ask("GET", f"{self._person()}/frames/{_part(frame)}")
+        if answer.headers.get("content-type") == "image/png":  # of an earlier version, until a key is registered
+            return bytes(answer.content)
+        return self._secret.open(bytes(answer.content), context=b"blindsight/picture.1 " + frame.encode())
 
     def delete_frame(self, frame: str) -> None:
-        """Have a picture forgotten."""
+        """Delete a picture."""
         self._send("DELETE", f"{self._person()}/frames/{_part(frame)}")
 
     def answer(self, job: str, said: Literal["allow", "fewer", "refuse"]) -> Proposal:
-        """Answer a proposal."""
-        return _read(Proposal, self._send("POST", f"/proposals/{_part(job)}/answer", {"answer": said}))
+        """Answer a proposal; to allow it hands over the keys of this person's epochs."""
+        keys = self.epoch_keys() if said == "allow" else None
+        return _read(Proposal, self._send("POST", f"/proposals/{_part(job)}/answer", {"answer": said, "keys": keys}))
+
+    def epoch_keys(self) -> dict[str, str]:
+        """Return the keys of this person's epochs, opened here; not those sealed for an earlier key."""
+        keys = {}
+        for epoch in self._get(f"{self._person()}/keys")["epochs"]:
+            if epoch["owner_key"] != self._secret.public.hex():
+                continue
+            opened = self._secret.open(_bytes(epoch["sealed"]), context=b"blindsight/epoch.1 " + epoch["id"].encode())
+            if ExchangeKey(opened).public.hex() != epoch["public_key"]:
+                raise MessageError("the service seals features for another key than it says. Hand over nothing.")
+            keys[epoch["id"]] = opened.hex()
+        return keys
+
+    def hand_over_keys(self) -> None:
+        """Hand over the keys of this person's epochs again, after the service's machine lost them."""
+        self._send("PUT", f"{self._person()}/keys", {"keys": self.epoch_keys()})
+
+    def erase(self, name: str | None = None) -> int:
+        """Remove a person (without a name: this one) for ever; return how many frames there were."""
+        return int(self._send("DELETE", self._person(name))["frames"])
 
     # --- for apps ---
 
@@ -287,35 +465,79 @@ class Client:
         sift: "Sift | None" = None,
         *,
         frames: int = 1,
-        then: Literal["refuse", "repeat"] = "refuse",
+        then: Then = "refuse",
+        personal: float | None = None,
     ) -> Job:
-        """Ask for what a sift of this app lets out about a person, or without one for the platform's own label."""
+        """Ask for what a sift of this app lets out about a person, or without one for the platform's own label. With
+        `then="permanent"` it is one symbol, made once from `frames` frames, for ever.
+        """
         numbers = None if sift is None else sift_document(sift)
-        wanted = {"person": person, "sift": numbers, "frames": frames, "then": then}
+        wanted = {"person": person, "sift": numbers, "frames": frames, "then": then, "personal": personal}
         return _read(Job, self._send("POST", "/proposals", wanted))
+
+    def platform(self) -> Platform:
+        """Return what a sift must be fitted to, and how much can be verified here."""
+        return _read(Platform, self._get("/platform"))
+
+    def stream(self, person: str, *, every: float = 1.0, after: int | None = None) -> Iterator[Release]:
+        """Yield what this app's grant lets out of a person's newest frame, every `every` seconds, until it ends. To
+        come back without being charged again, give the receipt's position of the last release as `after`.
+        """
+        headers = {} if after is None else {"Last-Event-ID": str(int(after))}
+        path, patience = f"/v1/streams/{_part(person)}?every={float(every)!r}", self._httpx.Timeout(30.0, read=60.0)
+        try:
+            with self._http.stream("GET", path, headers=headers, timeout=patience) as response:
+                if not response.is_success:
+                    response.read()
+                    raise _refused(response.status_code, _sentence(response))
+                kind = ""
+                for line in response.iter_lines():
+                    name, _, text = line.partition(": ")
+                    if name == "event":
+                        kind = text
+                    elif name == "data" and kind == "end":
+                        return
+                    elif name == "data":
+                        yield self._checked(json.loads(text))
+        except self._httpx.HTTPError as error:
+            raise ServiceError(f"the stream broke off ({type(error).__name__}). Come back with `after`.") from None
 
     def release(self, person: str, *, frames: Sequence[str] | None = None, latest: int | None = None) -> Release:
         """Get what this app's grant lets out of some frames of a person."""
         named = None if frames is None else list(frames)
-        given = _read(Release, self._send("POST", "/releases", {"person": person, "frames": named, "latest": latest}))
+        return self._checked(self._send("POST", "/releases", {"person": person, "frames": named, "latest": latest}))
+
+    def release_each(
+        self, latest: Iterable[tuple[str, int]]
+    ) -> "list[Release | InputError | PrivacyError | ServiceError]":
+        """Get what this app's grants let out of the latest few frames of several people, or why not, in one request."""
+        asked = [{"person": person, "latest": count} for person, count in latest]
+        results = self._send("POST", "/releases/batch", {"releases": asked})["results"]
+        return [
+            self._checked(one["release"]) if one["status"] == 200 else _refused(one["status"], str(one["error"]))
+            for one in results
+        ]
+
+    def _checked(self, answer: Mapping[str, Any]) -> Release:
+        given = _read(Release, answer)
         (_, _, actor, action, _), head = check_receipt(given.receipt)
-        if (actor, action, head.key) != (self.me.id, "release", self._key or head.key):
+        if (actor, action, head.key) != (self.me.id, "release", self._log_key or head.key):
             raise MessageError("this receipt is about another release, or signed with another key than before.")
-        self._key = head.key
+        self._log_key = head.key
         return given
 
     # --- for all ---
 
     def proposals(self) -> tuple[Proposal, ...]:
         """Return the proposals that concern this principal, newest first."""
-        return _each(Proposal, self._get("/proposals")["proposals"])
+        return _each(Proposal, self._pages("/proposals", "proposals", lambda one: one["job"]))
 
     def proposal(self, job: str) -> Proposal:
         return _read(Proposal, self._get(f"/proposals/{_part(job)}"))
 
     def grants(self) -> tuple[Grant, ...]:
         """Return the grants that concern this principal, oldest first."""
-        return _each(Grant, self._get("/grants")["grants"])
+        return _each(Grant, self._pages("/grants", "grants", lambda one: one["number"]))
 
     def revoke_grant(self, number: int, reason: str) -> Grant:
         """End a grant."""
@@ -330,7 +552,7 @@ class Client:
         return _read(Job, self._send("DELETE", f"/jobs/{_part(id)}"))
 
     def wait(self, id: str, *, seconds: float = 900.0, pause: float = 0.5) -> Job:
-        """Return a job once it has ended, or raise when it takes longer than so many seconds."""
+        """Return a job once it has ended, or raise when it takes longer than `seconds`."""
         end = time.monotonic() + seconds
         while not (job := self.job(id)).ended:
             if time.monotonic() + pause > end:
@@ -399,8 +621,9 @@ class Client:
         return _each(Job, self._send("POST", "/attackers", {"name": name})["jobs"])
 
     def log(self, *, after: int = 0) -> Iterator[Entry]:
-        """Yield the log's entries behind a position, oldest first, page by page."""
-        while entries := _each(Entry, self._get(f"/log?after={int(after)}&limit=1000")["entries"]):
+        """Yield the log's entries after a position, oldest first, page by page; to an owner those about them."""
+        path = f"{self._person()}/log" if self.me.role == "owner" else "/log"
+        while entries := _each(Entry, self._get(f"{path}?after={int(after)}&limit=1000")["entries"]):
             yield from entries
             after = entries[-1].position
 
@@ -418,8 +641,23 @@ class Client:
 
     # --- how ---
 
+    @property
+    def _secret(self) -> ExchangeKey:
+        if self._own_key is None:
+            raise InputError("this needs the owner's key: make the client of the identity that was enrolled.")
+        return self._own_key
+
     def _person(self, name: str | None = None) -> str:
         return f"/people/{_part(self.me.name if name is None else name)}"
+
+    def _pages(self, path: str, name: str, last: Callable[[Any], Any]) -> list[Any]:
+        """Return all of a listing, page by page."""
+        found: list[Any] = []
+        while page := self._get(f"{path}?limit=1000" + (f"&after={last(found[-1])}" if found else ""))[name]:
+            found += page
+            if len(page) < 1000:
+                break
+        return found
 
     def _get(self, path: str) -> Any:
         return self._ask("GET", path).json()
@@ -432,7 +670,6 @@ class Client:
         return self._ask(method, path, **sent).json()
 
     def _ask(self, method: str, path: str, **sent: Any) -> Any:
-        """Return a successful answer, or raise what the refusal means."""
         try:
             response = self._http.request(method, f"/v1{path}", **sent)
         except self._httpx.HTTPError as error:
@@ -471,6 +708,17 @@ def _read(kind: type[R], data: Mapping[str, Any]) -> R:
 
 def _each(kind: type[R], data: Sequence[Mapping[str, Any]]) -> tuple[R, ...]:
     return tuple(_read(kind, one) for one in data)
+
+
+def _with_code(data: Mapping[str, Any]) -> tuple[Principal, str]:
+    return _read(Principal, data["principal"]), str(data["code"])
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise InputError("a key is 32 bytes in hexadecimal.") from None
 
 
 def _with_token(data: Mapping[str, Any]) -> tuple[Principal, str]:

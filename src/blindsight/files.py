@@ -18,22 +18,22 @@ import re
 import secrets
 import struct
 import tempfile
+import weakref
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import numpy as np
-from numpy.lib import format as npy
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
+
+if TYPE_CHECKING:  # the command line shows its help without numpy
+    from numpy.typing import NDArray
 
 AnyPath = str | os.PathLike[str]
 """A path as a caller may name it; see `as_path`."""
 
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, "NDArray[Any]"]
 
 _DOCUMENT = "document"
 _PLAIN_KINDS = "biufU"
@@ -148,6 +148,18 @@ def folder_lock(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def held_lock(holder: Any, path: Path, busy: str) -> "weakref.finalize[[int], Any]":
+    """Lock a file until what is returned is called, or the holder or its process ends."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    close = weakref.finalize(holder, os.close, lock)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        close()
+        raise StorageError(busy) from None
+    return close
+
+
 def sha256_of(path: AnyPath) -> str:
     """Return the SHA-256 of a file's content in hexadecimal."""
     path = as_path(path)
@@ -179,8 +191,10 @@ def file_bytes(kind: str, document: Mapping[str, Any], arrays: Arrays) -> bytes:
     return stream.getvalue()
 
 
-def _sealed(kind: str, document: Mapping[str, Any], arrays: Arrays) -> dict[str, NDArray[Any]]:
+def _sealed(kind: str, document: Mapping[str, Any], arrays: Arrays) -> "dict[str, NDArray[Any]]":
     """Return the members of a file, the document with the checksum first."""
+    import numpy as np
+
     for name, array in arrays.items():
         if array.dtype.kind not in _PLAIN_KINDS:
             raise InputError(f"only numbers and text can be saved; {name} is {array.dtype}.")
@@ -191,7 +205,7 @@ def _sealed(kind: str, document: Mapping[str, Any], arrays: Arrays) -> dict[str,
 
 def read_arrays(
     path: AnyPath, kind: str, *, mapped: bool = False, verify: bool = True
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+) -> "tuple[dict[str, Any], dict[str, NDArray[Any]]]":
     """Return the document and the arrays of a whole file of this kind.
 
     With `mapped=True` the arrays stay on disk, cannot be changed and are read as they are used. `verify=False` leaves
@@ -219,7 +233,7 @@ def pack_arrays(arrays: Arrays) -> bytes:
     return stream.getvalue()
 
 
-def unpack_arrays(data: bytes) -> dict[str, NDArray[Any]]:
+def unpack_arrays(data: bytes) -> "dict[str, NDArray[Any]]":
     """Return the arrays in what somebody sent; `MessageError` unless it is what `pack_arrays` wrote."""
     return _read_members(io.BytesIO(data), memoryview(data))
 
@@ -234,6 +248,8 @@ def file_content(stream: BinaryIO, *, mapped: bool = False) -> memoryview:
 
 
 def _write_members(stream: BinaryIO, arrays: Arrays) -> None:
+    from numpy.lib import format as npy
+
     with zipfile.ZipFile(stream, "w") as archive:
         for name, array in arrays.items():
             item = zipfile.ZipInfo(f"{name}.npy")
@@ -243,8 +259,10 @@ def _write_members(stream: BinaryIO, arrays: Arrays) -> None:
                 npy.write_array(member, array, allow_pickle=False)
 
 
-def _read_members(stream: BinaryIO, content: memoryview, *, mapped: bool = False) -> dict[str, NDArray[Any]]:
+def _read_members(stream: BinaryIO, content: memoryview, *, mapped: bool = False) -> "dict[str, NDArray[Any]]":
     """Return the arrays of an archive: views of its content, or copies where that cannot be written to."""
+    import numpy as np
+
     try:
         with zipfile.ZipFile(stream) as archive:
             items = archive.infolist()
@@ -268,8 +286,10 @@ def _member(content: memoryview, item: zipfile.ZipInfo) -> memoryview:
     return content[begin : begin + item.file_size]
 
 
-def _read_array(member: memoryview) -> NDArray[Any]:
+def _read_array(member: memoryview) -> "NDArray[Any]":
     """Return the numbers or text in one member; its header is believed once it agrees with what follows it."""
+    import numpy as np
+
     header = _NPY_HEADER.match(member)
     if header is None or int.from_bytes(header["length"], "little") != header.end() - _NPY_OPENING_BYTES:
         raise MessageError("an array has a header that numpy did not write, or is no plain array.")
@@ -282,6 +302,8 @@ def _read_array(member: memoryview) -> NDArray[Any]:
 
 def _digest(kind: str, document: Any, arrays: Arrays) -> str:
     """Return a SHA-256 of all content, whatever the order of the arrays."""
+    import numpy as np
+
     digest = hashlib.sha256(json.dumps([kind, document], sort_keys=True, ensure_ascii=False).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])

@@ -76,7 +76,8 @@ class PrivacyStatement:
     """What is proven about one result. Numbers are upper bounds; nothing is said that is not meant.
 
     `epsilon` is None where the guarantee is not differential privacy, and infinite (with `guarantee` "none") where
-    nothing is proven. `evidence` tells what was measured, by which attack, where that is all there is.
+    nothing is proven. `evidence` tells what was measured, by which attack, where that is all there is. `summary` says
+    in a few words what is protected, for the headline of a statement without an epsilon.
     """
 
     guarantee: Guarantee
@@ -92,6 +93,7 @@ class PrivacyStatement:
     accountant: str | None = None
     evidence: str | None = None
     claim: Claim | None = None
+    summary: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a statement that contradicts itself or leaves out what an honest one must say."""
@@ -148,7 +150,7 @@ class PrivacyStatement:
         return "measured" if self.guarantee == "measured" else "proven"
 
     def headline(self) -> str:
-        """Return the statement in one line.
+        """Return the statement in one line about this result; what a paper claims stands below it.
 
         >>> statement = PrivacyStatement(
         ...     guarantee="differential privacy", mechanism="randomised response on 48 bits", unit="record",
@@ -156,31 +158,29 @@ class PrivacyStatement:
         ...     who_sees={"server": "the noisy code"}, not_protected=("that the record exists",),
         ...     claim=Claim("the paper", "epsilon = 1", "its epsilon is per bit, and a record has 48"))
         >>> statement.headline()
-        'Proven: epsilon = 25.99 per record; the paper claims epsilon = 1, which does not hold'
+        'Proven: epsilon = 25.99 per record'
         """
         if self.guarantee == "differential privacy":
             delta = f" (delta = {rounded_up(self.delta)})" if self.delta else ""
             line = f"Proven: epsilon = {rounded_up(self.epsilon or 0.0)}{delta} per {self.unit}"
         elif self.guarantee == "cryptographic":
-            line = f"Proven under the assumptions named: {self.mechanism}"
+            line = f"Proven, under assumptions: {self.summary or self.mechanism}"
         elif self.guarantee == "certified":
-            line = f"Certified: {self.evidence}"
+            line = f"Certified: {self.summary or self.evidence}"
         elif self.guarantee == "measured":
-            line = f"Measured, not proven: {self.evidence}"
+            line = f"Measured, not proven: {self.summary or self.evidence}"
         else:
             line = f"Nothing is proven per {self.unit}" if self.unit else "Nothing is proven"
-        if self.claim is not None:
-            holds = "holds" if self.claim.why_it_fails is None else "does not hold"
-            line += f"; {self.claim.source} claims {self.claim.claimed}, which {holds}"
         return f"Void, made with repeatable randomness (otherwise: {line})" if self.void else line
 
     def to_text(self, width: int = 88) -> str:
         """Return the whole statement for a terminal of `width` columns."""
         rows = [("Statement", [self.headline()])]
-        if self.claim is not None and self.claim.why_it_fails is not None:
-            rows.append(("Claim fails", [self.claim.why_it_fails]))
         rows += self._rows()
         rows.append(("Who sees what", [f"{role}: {sees}" for role, sees in self.who_sees.items()]))
+        if self.claim is not None:
+            holds = "It holds." if self.claim.why_it_fails is None else f"It fails: {self.claim.why_it_fails}."
+            rows.append(("Claimed", [f"{self.claim.source}: {self.claim.claimed}. {holds}"]))
         lines = []
         for label, paragraphs in rows:
             for i, paragraph in enumerate(paragraphs):
@@ -198,11 +198,6 @@ class PrivacyStatement:
         """
         parts = [f'<section class="statement {self.status}" aria-label="Privacy statement">']
         parts.append(f'<p class="headline">{escape(self.headline())}</p>')
-        if self.claim is not None:
-            fails = self.claim.why_it_fails
-            cited = f"<cite>{escape(self.claim.source)}</cite> claims <q>{escape(self.claim.claimed)}</q>."
-            reason = f' It fails: <span class="reason">{escape(fails)}</span>' if fails else " It holds."
-            parts.append(f'<p class="claim {"fails" if fails else "holds"}">{cited}{reason}</p>')
         parts.append("<dl>")
         for label, paragraphs in self._rows():
             parts.append(f"<dt>{label}</dt>" + "".join(f"<dd>{escape(text)}</dd>" for text in paragraphs))
@@ -210,7 +205,13 @@ class PrivacyStatement:
         parts.append('<thead><tr><th scope="col">Role</th><th scope="col">Sees</th></tr></thead>')
         for role, sees in self.who_sees.items():
             parts.append(f'<tr><th scope="row">{escape(role)}</th><td>{escape(sees)}</td></tr>')
-        return "\n".join([*parts, "</table>", "</section>"])
+        parts.append("</table>")
+        if self.claim is not None:
+            fails = self.claim.why_it_fails
+            cited = f"<cite>{escape(self.claim.source)}</cite> claims <q>{escape(self.claim.claimed)}</q>."
+            reason = f' It fails: <span class="reason">{escape(fails)}</span>' if fails else " It holds."
+            parts.append(f'<p class="claim {"fails" if fails else "holds"}">{cited}{reason}</p>')
+        return "\n".join([*parts, "</section>"])
 
     _repr_html_ = to_html
 

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from blindsight.audit import checks
-from blindsight.audit.artefacts import audit_artefact
-from blindsight.audit.checks import Audit, Check, Evidence, check_minutes, run_checks, worst_of_each
+from blindsight.audit.artefacts import audit_artefact, recognise
+from blindsight.audit.checks import Audit, Check, Evidence, Target, check_minutes, run_checks, worst_of_each
 from blindsight.audit.finding import Finding, Interval
-from blindsight.audit.inversion.pictures import PictureRow
-from blindsight.audit.targets import Target, recognise
+from blindsight.audit.inversion import PictureRow
 from blindsight.errors import BlindsightError, CorruptFileError, InputError, MissingExtraError, PrivacyError
 from blindsight.files import write_arrays
 from blindsight.search.building import Wish, build_gallery
@@ -50,6 +49,10 @@ def audited(tried, minutes=1.0, **options):
     return run_checks("a thing", tried, minutes=minutes, seed=3, **options)
 
 
+def verdicts(audit):
+    return {name: evidence.findings[0].verdict for name, evidence in audit.sections.items() if evidence.findings}
+
+
 @pytest.mark.parametrize(
     ("minutes", "effort"),
     [
@@ -73,7 +76,7 @@ def test_the_last_checks_are_left_out_if_even_the_least_effort_takes_too_long():
     three = [noting("a", 20, heard), noting("b", 40, heard), noting("c", 2, heard)]
     audit = audited(three, 0.2)  # 12 s: a quarter of a and b takes 15
     assert heard == [("a", 0.6)]
-    assert list(audit.sections) == ["a"]
+    assert verdicts(audit) == {"a": "not refuted", "b": "not run", "c": "not run"}
     assert [note.partition(" ")[0] for note in audit.notes] == ["b", "c"]
 
 
@@ -103,7 +106,9 @@ def test_no_check_is_begun_when_the_time_is_spent(monkeypatch):
     audit = audited([Check("slow", 10, slow), noting("b", 10, heard), noting("c", 10, heard)], 1.0)
     assert heard == []
     assert [note.partition(" ")[0] for note in audit.notes] == ["b", "c"]
-    assert (audit.seconds, len(audit.findings)) == (61.0, 1)
+    assert audit.seconds == 61.0
+    assert verdicts(audit) == {"slow": "not refuted", "b": "not run", "c": "not run"}
+    assert (audit.tested, audit.remarks) == (True, ())  # the rows tell why
 
 
 @pytest.mark.parametrize("minutes", [0, -1.0, float("nan"), float("inf")])
@@ -123,7 +128,9 @@ def test_a_check_that_cannot_be_done_leaves_a_note_and_the_others_go_on(error):
     told = []
     tried = [noting("a", 1, heard), failing("b", error), half]
     audit = audited(tried, notes=["seen before"], progress=lambda *step: told.append(step))
-    assert list(audit.sections) == ["a", "c"]
+    assert verdicts(audit) == {"a": "not refuted", "b": "not run"}
+    assert audit.remarks == ("seen before", "half of it.")
+    assert not audited([failing("b", error)]).tested
     assert (audit.notes[0], audit.notes[2]) == ("seen before", "half of it.")
     assert str(error) in audit.notes[1]
     assert told == [("a", 0, 3), ("b", 1, 3), ("c", 2, 3)]
@@ -273,3 +280,20 @@ def test_indexes_and_sifts_of_other_versions(tmp_path):
     written(sift, "sift.npz", "")
     with pytest.raises(CorruptFileError, match=r"sift-origin\.2"):
         audited_path(sift)
+
+
+def test_on_a_slow_machine_later_checks_make_less_effort_and_all_are_made(monkeypatch):
+    heard, clock = [], [0.0]
+    monkeypatch.setattr(checks, "perf_counter", lambda: clock[0])
+
+    def slow(name):
+        def run(effort):
+            heard.append((name, effort))
+            clock[0] += 2 * 10 * effort  # twice as long as expected
+            return Evidence((finding(name),))
+
+        return Check(name, 10, run)
+
+    audit = audited([slow("a"), slow("b"), slow("c")], 1.0)
+    assert heard == [("a", 2.0), ("b", 0.5), ("c", 0.5)]
+    assert audit.efforts == dict(heard)

@@ -9,24 +9,26 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.linear_model import LogisticRegression
 
-from blindsight.audit.collusion import coalitions
-from blindsight.audit.collusion.coalitions import (
+from blindsight.audit import collusion
+from blindsight.audit.collusion import (
+    Account,
     attack_round,
     findings,
+    from_sum,
+    gain,
     lattice_with_the_key,
     masked_with_members,
+    play,
     sparse_with_a_member,
     sparse_with_the_key,
     stripped_upload,
 )
-from blindsight.audit.collusion.played import Recovery, from_sum, gain, play
-from blindsight.audit.collusion.sifts import average_frames, frames_findings, pool_sifts, pooled_finding
+from blindsight.audit.sift_audit import average_frames, frames_findings, pool_sifts, pooled_finding
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.sift.attackers import Attacker
 from blindsight.sift.sift import LinearSift
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
-from blindsight.sums import masks as masks_module
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SCHEMES, threshold
 
 MEMBERS = ("ann", "bob", "cem", "dia", "eve")
@@ -151,23 +153,11 @@ def test_what_a_coalition_cannot_read_tells_it_nothing(results, rounds, scheme, 
     assert (row.verdict, row.measured.value < 0.5) == ("at chance", True)
 
 
-def test_forgotten_masks_between_members_are_found(monkeypatch):
-    add = masks_module.add_masks
-
-    def forgetful(vector, masks):
-        add(vector, [mask for mask in masks if not mask[1].startswith(b"pair")])
-
-    monkeypatch.setattr(masks_module, "add_masks", forgetful)
-    done = {one.kind: one for one in attack_round(played("masks", sparse_updates(1)), random_state=0)}
-    (row,) = findings([done["aggregator and one member fewer than the threshold"]])
-    assert (row.verdict, row.measured.value > 0.999) == ("refuted", True)
-
-
 def test_an_update_among_ciphertexts_is_found(rounds, monkeypatch):
     """Planted: the victims' integers lie where their ciphertexts are said to be, behind a header of another length."""
     truth = rounds["bfv"].updates
     plain = {member: {"vector": [bytes(300) + update.astype("<i4").tobytes()]} for member, update in truth.items()}
-    monkeypatch.setattr(coalitions, "owner_payloads", lambda received, member: plain[member])
+    monkeypatch.setattr(collusion, "owner_payloads", lambda received, member: plain[member])
     done = {one.kind: one for one in attack_round(rounds["bfv"], random_state=0)}
     (row,) = findings([done["aggregator and one member"]])
     assert (row.verdict, row.measured.value > 0.999) == ("refuted", True)
@@ -257,7 +247,7 @@ def test_a_guess_at_random_gains_nothing(rounds):
     """A planted failure: certainties that are wrong are counted as wrong, not as read."""
     rng = np.random.default_rng(0)
     every = np.ones(SIZE, dtype=bool)
-    noise = Recovery(("ann",), "eve", np.rint(1e6 * rng.normal(size=SIZE)), every, rng.random(SIZE) < 0.5)
+    noise = Account(("ann",), "eve", np.rint(1e6 * rng.normal(size=SIZE)), every, rng.random(SIZE) < 0.5)
     found = gain(rounds["plain"], noise)
     assert found.read == 0
     assert found.wrong >= SIZE

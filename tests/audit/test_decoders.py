@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from blindsight.audit.inversion.decoder import (
+from blindsight.audit.decoders import (
     C1,
     C2,
     SIGMA,
@@ -16,7 +16,7 @@ from blindsight.audit.inversion.decoder import (
     mean_picture,
     ssim,
 )
-from blindsight.audit.inversion.pictures import match_rate
+from blindsight.audit.inversion import match_rate
 from blindsight.data import PixelFeatures, faces
 from blindsight.errors import InputError, MissingExtraError
 

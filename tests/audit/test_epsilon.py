@@ -15,12 +15,15 @@ from blindsight.audit.epsilon import (
     by_frequency,
     check_runs,
     epsilon_bound,
+    gaussian_bound,
     known,
+    least_mu,
     loss_limit,
     most_certifiable,
     runs_needed,
 )
 from blindsight.audit.onerun import canaries_needed, one_run_bound, one_run_p_value, published_p_value, surest_guesses
+from blindsight.dp.accounting import gaussian_sigma
 from blindsight.errors import InputError
 
 
@@ -88,6 +91,43 @@ def test_delta_excuses_what_is_that_rare():
     told = [np.where(rng.random(50_000) < 0.01, number, 0) for number in (1, 2)]
     assert epsilon_bound(*told, delta=0.01, scorer=by_frequency).lower == 0
     assert epsilon_bound(*told, delta=0.0, scorer=by_frequency).lower > 3
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.999])
+@pytest.mark.parametrize(("alarms", "misses"), [(0.5, 0.5), (0.3, 0.3), (0.05, 0.6), (0.01, 0.01), (0.0, 0.4)])
+def test_a_gaussian_limit_exceeds_the_truth_no_more_often_than_stated(alarms, misses, confidence):
+    """Exact, over all counts: whatever the two rates of errors are, their mean is bounded as if all were equal."""
+    n = 50
+    chances = np.convolve(*(stats.binom.pmf(np.arange(n + 1), n, rate) for rate in (alarms, misses)))
+    truth = -2 * stats.norm.ppf((alarms + misses) / 2)
+    limits = np.array([least_mu(errors, n, confidence) for errors in range(2 * n + 1)])
+    assert chances[limits > truth + 1e-12].sum() <= 1 - confidence + 1e-12
+    assert limits[0] > 2
+
+
+def test_gaussian_noise_of_known_epsilon_is_bounded_closely_and_never_too_often_beyond():
+    """Each of 80 audits may err with probability 1/2; more than 69 do with probability below 1e-11."""
+    rng, wrong, bounds = np.random.default_rng(6), 0, []
+    for _ in range(80):
+        noise = rng.standard_normal((2, 500))
+        wrong += gaussian_bound(noise[0] + 1, noise[1], delta=1e-6, scorer=known(itself), confidence=0.5).mu > 1
+    assert wrong <= 69
+    noise = gaussian_sigma(epsilon=4.0, delta=1e-6, sensitivity=1.0) * rng.standard_normal((2, 5000))
+    for make in (gaussian_bound, epsilon_bound):
+        bounds.append(make(noise[0] + 1, noise[1], delta=1e-6, scorer=known(itself)).lower)
+    assert 3 < bounds[0] <= 4
+    assert bounds[1] < 2
+
+
+def test_a_gaussian_bound_needs_a_delta_and_runs():
+    with pytest.raises(InputError, match="delta"):
+        gaussian_bound(np.zeros(9), np.ones(9), delta=0.0, scorer=known(itself))
+    with pytest.raises(InputError, match="at least 5"):
+        gaussian_bound(np.zeros(4), np.ones(4), delta=1e-6, scorer=known(itself))
+    told = gaussian_bound(np.ones(100), np.zeros(100), delta=1e-6, scorer=known(itself))
+    assert told.lower == told.most > 10
+    assert "mu" in told.attack
+    assert gaussian_bound(np.zeros(100), np.zeros(100), delta=1e-6, scorer=known(itself)).lower == 0
 
 
 @settings(deadline=None, max_examples=50)

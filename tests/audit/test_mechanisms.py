@@ -45,7 +45,7 @@ FALSE = {
     "PITQ in one run": (lambda: mechanisms.pitq_run(1.0, iterations=5), 5.0),
     "published Laplace noise": (lambda: mechanisms.published_parameter(1.0), 6.0),
     "Laplace noise for a participant": (lambda: mechanisms.laplace_participant(1.0), 3.0),
-    "a quarter of the noise inside sums": (lambda: mechanisms.summed_noise(4.0, 1e-12, noise_share=0.25), 4.0),
+    "half of the noise inside sums": (lambda: mechanisms.summed_noise(4.0, 1e-6, noise_share=0.5), 7.0),  # exactly 9.1
     "half the noise": (lambda: mechanisms.laplace(1.0, noise_share=0.5), 1.8),  # exactly 2
 }
 
@@ -59,14 +59,13 @@ PROVEN = {
     "local mode": (lambda: mechanisms.local_release(4.0), 3.5),
     "local mode in one run": (lambda: mechanisms.local_release_run(4.0), 3.5),
     "Laplace": (lambda: mechanisms.laplace(1.0), 0.8),
-    "Gaussian": (lambda: mechanisms.gaussian(4.0, 1e-6), 1.0),
+    "Gaussian": (lambda: mechanisms.gaussian(4.0, 1e-6), 3.3),
     "Gaussian in one run": (lambda: mechanisms.gaussian_run(4.0, 1e-10), 0.5),
-    "noise inside sums": (lambda: mechanisms.summed_noise(1.0, 1e-12), 0.0),
-    "noise inside sums at 4": (lambda: mechanisms.summed_noise(4.0, 1e-12), 0.5),
-    "central mode": (lambda: central_sums(CentralHasher(1.0, 1e-6, clip=1.0), "x"), 0.05),
+    "noise inside sums": (lambda: mechanisms.summed_noise(4.0, 1e-6), 3.0),
+    "central mode": (lambda: central_sums(CentralHasher(1.0, 1e-6, clip=1.0), "x"), 0.4),
     "Laplace for a parameter": (lambda: mechanisms.laplace_parameter(1.0), 0.8),
-    "Gaussian for a participant": (lambda: mechanisms.participant_gaussian(2.0, 1e-6), 0.0),
-    "Gaussian for a record": (lambda: mechanisms.record_gaussian(2.0, 1e-6), 0.0),
+    "Gaussian for a participant": (lambda: mechanisms.participant_gaussian(4.0, 1e-6), 1.0),
+    "Gaussian for a record": (lambda: mechanisms.record_gaussian(4.0, 1e-6), 1.0),
 }
 
 

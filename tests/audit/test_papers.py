@@ -126,7 +126,8 @@ def test_without_torch_a_note_says_what_to_install(monkeypatch):
 
 def test_the_auditor_shows_first_that_it_can_be_trusted(cheap):
     planted, sound = papers._auditor(1.0).findings
-    assert (planted.verdict, sound.verdict) == ("refuted", "not refuted")
+    assert (planted.verdict, sound.verdict) == ("as stated", "not refuted")  # no claim of ours fell
+    assert planted.claim.startswith("self-test")
 
 
 @pytest.mark.parametrize("fault", ["blind", "crying wolf"])
@@ -166,7 +167,7 @@ def test_every_document_is_audited_and_what_says_most_comes_first(monkeypatch):
     monkeypatch.setattr(papers, "thorough", check("thorough"))
     audit = audit_papers(minutes=0.5, random_state=7)
     assert made == [(20, 7), (20, 7)]
-    assert list(audit.sections) == ["glance"]
+    assert [row.verdict for row in audit.sections["thorough"].findings] == ["not run"]
     assert [note.partition(" ")[0] for note in audit.notes] == ["thorough"]
     assert (audit.subject, audit.seed) == ("papers", 7)
 

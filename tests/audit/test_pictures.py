@@ -6,11 +6,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from blindsight.audit import portraits as drawn
-from blindsight.audit.inversion import four_pictures, picture_strip, split_persons, ssim, study
-from blindsight.audit.inversion.decoder import ConvolutionalInversion, RidgeInversion
-from blindsight.audit.inversion.evidence import aggregator_samples, plain_samples, sifted_rows
-from blindsight.audit.portraits import SHOWN, portraits
+from blindsight.audit import inversion as drawn
+from blindsight.audit.decoders import ConvolutionalInversion, RidgeInversion
+from blindsight.audit.inversion import (
+    SHOWN,
+    aggregator_samples,
+    four_pictures,
+    picture_strip,
+    plain_samples,
+    portraits,
+    sifted_rows,
+    split_persons,
+    ssim,
+)
 from blindsight.data import Dataset, OnnxEmbedding, PixelFeatures, load, pipeline
 from blindsight.data import faces as draw_faces
 from blindsight.data.catalogue import CatalogueEntry
@@ -182,12 +190,12 @@ def test_bad_input_is_refused_in_one_sentence(scene):
 
 def test_embeddings_get_a_network_where_torch_is_there(monkeypatch):
     embedding, thumbnails = object.__new__(OnnxEmbedding), pipeline("thumbnail")
-    monkeypatch.setattr(study, "find_spec", lambda name: name)
-    assert isinstance(study.inversion_for(embedding), ConvolutionalInversion)
-    assert isinstance(study.inversion_for(thumbnails), RidgeInversion)
-    assert study.seconds_to_learn(embedding) > study.seconds_to_learn(thumbnails)
-    monkeypatch.setattr(study, "find_spec", lambda name: None)
-    assert isinstance(study.inversion_for(embedding), RidgeInversion)
+    monkeypatch.setattr(drawn, "find_spec", lambda name: name)
+    assert isinstance(drawn.inversion_for(embedding), ConvolutionalInversion)
+    assert isinstance(drawn.inversion_for(thumbnails), RidgeInversion)
+    assert drawn.seconds_to_learn(embedding) > drawn.seconds_to_learn(thumbnails)
+    monkeypatch.setattr(drawn, "find_spec", lambda name: None)
+    assert isinstance(drawn.inversion_for(embedding), RidgeInversion)
 
 
 QUESTION = {"public": "smiling", "private": "male"}

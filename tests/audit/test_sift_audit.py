@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 from blindsight.audit import siftclaims
-from blindsight.audit.artefacts import audit_artefact
-from blindsight.audit.ofsift import SiftAudit, plan_sift
-from blindsight.audit.siftclaims import SiftTrial, cheat_findings, grey_pixels, holes, published_sift_findings
-from blindsight.audit.smuggling import DIGITS, search_hiding_places
-from blindsight.audit.targets import recognise
+from blindsight.audit.artefacts import audit_artefact, recognise
+from blindsight.audit.sift_audit import DIGITS, SiftAudit, plan_sift, search_hiding_places
+from blindsight.audit.siftclaims import SiftTrial, cheat_findings, grey_pixels, published_sift_findings
 from blindsight.data import load, pipeline
 from blindsight.data.dataset import Dataset
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
@@ -99,10 +97,11 @@ def test_sift_that_leaks_is_found(tmp_path, data):
 
 
 def test_sift_that_hides_is_not_refuted_by_the_strongest_attackers(tmp_path, data):
-    audit = audited(written(tmp_path, linear({0: 1}), data), data, minutes=0.1)
-    assert audit.effort > 0.5  # with all attackers
-    assert {row.verdict for row in audit.findings} == {"not refuted"}
-    assert max(abs(row.measured.value) for row in audit.findings) < 0.1
+    plan = plan_sift(recognise(written(tmp_path, linear({0: 1}), data)), random_state=0, data=data)
+    possible = [check for check in plan.checks if check.name != "several frames of a person"]
+    findings = [row for check in possible for row in check.run(0.6).findings]  # with all attackers
+    assert {row.verdict for row in findings} == {"not refuted"}
+    assert max(abs(row.measured.value) for row in findings) < 0.1
 
 
 def test_accepted_sift_is_held_to_its_threshold(tmp_path, data):
@@ -167,7 +166,7 @@ def test_without_a_collection_its_labels_or_its_features_nothing_can_be_said(tmp
     with pytest.raises(UnknownNameError, match="'male'"):
         audited(folder, replace(data, attribute_names=("smiling", "glasses")))
     audit = audited(folder, replace(data, name="other"))
-    assert not audit.findings
+    assert {row.verdict for row in audit.findings} == {"not run"}
     assert all("features of drawn" in note for note in audit.notes[:3])
 
 
@@ -270,13 +269,3 @@ def test_ppls_as_published_meets_stronger_attackers_two_apps_together_and_many_f
     assert frames[0].measured.value > stronger.measured.value - 0.05
     for each in (stronger, pooled, *frames):
         assert each.measured.low <= each.measured.value <= each.measured.high
-
-
-@pytest.mark.slow
-def test_eight_ways_around_a_verdict_were_open_and_are_closed():
-    found = holes()
-    assert len(found) == 8
-    for hole in found:
-        assert (hole.before, hole.now) == (True, False), hole.name
-        assert hole.read > 0.10, hole.name
-        assert hole.finding().verdict == "not refuted"

@@ -12,10 +12,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 @pytest.fixture
 def in_process(monkeypatch):
     """Methods that measure in a process of their own do so in this one, which saves starting Python."""
-    from benchmarks.methods import engines, scale_round
+    from benchmarks.methods import engines, scale
 
     def thread(workers, mp_context):
         return ThreadPoolExecutor(workers)
 
-    for module in (engines, scale_round):
+    for module in (engines, scale):
         monkeypatch.setattr(module, "ProcessPoolExecutor", thread)

@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.methods.costmodel import (
+from benchmarks.methods.scale import (
     FIGURES,
+    READERS,
     CostModel,
+    Exchange,
     Hierarchy,
     Network,
+    NetworkCost,
     Setting,
     Size,
     aggregate_seconds,
@@ -22,9 +25,8 @@ from benchmarks.methods.costmodel import (
     fit,
     fit_by_owners,
     measure,
+    simulated_round,
 )
-from benchmarks.methods.network_cost import Exchange, NetworkCost
-from benchmarks.methods.simulated_members import READERS, simulated_round
 from blindsight.crypto import paillier
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.sums import Terms

@@ -1,16 +1,15 @@
 """The round of encrypted averaging: every method adds up right, wrong sums are refused, extrapolation and targets."""
 
 from dataclasses import replace
-from pkgutil import resolve_name
 
 import numpy as np
 import pytest
 
-from benchmarks.methods import python_paillier_round
+from benchmarks.methods import rounds
 from benchmarks.methods.rounds import Measured, RoundAnswer
 from benchmarks.results import Result
-from benchmarks.suites.dphe_round import BENCHMARK
-from benchmarks.suites.dphe_round.cases import (
+from benchmarks.suites.dphe_round import (
+    BENCHMARK,
     CROWD,
     CROWD_SETTING,
     WEIGHTS,
@@ -19,8 +18,8 @@ from benchmarks.suites.dphe_round.cases import (
     full_cases,
     quick_cases,
     score,
+    sections,
 )
-from benchmarks.suites.dphe_round.tables import sections
 from blindsight.errors import InputError
 
 TINY = Setting(310, 90.0, 1024, users=3)
@@ -31,7 +30,7 @@ def test_every_method_adds_up_a_round(method):
     case = Case(TINY, (method.name,), 310, block=31 if method.name.startswith("block") else 1)
     given = case.round(4)
     arguments = {name: 3 if name in ("rounds", "values") else value for name, value in method.arguments.items()}
-    answer = resolve_name(method.adapter)(given, seed=4, **arguments)
+    answer = method.load()(given, seed=4, **arguments)
     figures = score(case, sum(map(given.update, given.users)), answer)
     assert (figures["error"] == 0) == (method.name != "TenSEAL-CKKS")
     assert figures["encrypt"] > 0
@@ -61,12 +60,12 @@ def test_updates_are_repeatable_and_change_so_many_blocks():
 @pytest.mark.parametrize(("sparsity", "shards"), [(0.0, 10), (79.1, 3), (90.0, 1), (95.6, 1)])
 def test_python_paillier_sends_as_many_shards_as_in_the_paper(sparsity, shards):
     given = Case(Setting(2000, sparsity), (), 2000).round(0)
-    sent, touched = python_paillier_round._traffic(given, np.random.default_rng(0))
+    sent, touched = rounds._traffic(given, np.random.default_rng(0))
     assert sent == shards * 200
     union = np.any([given.update(user) != 0 for user in given.users], axis=0)
     assert np.isin(np.flatnonzero(union), touched).all()
     assert sent <= touched.size <= min(5 * sent, 2000)
-    shared, places = python_paillier_round._traffic(replace(given, shared=True), np.random.default_rng(0))
+    shared, places = rounds._traffic(replace(given, shared=True), np.random.default_rng(0))
     assert shared == sent
     if sparsity == 90:  # nothing is padded
         assert places.size == 200

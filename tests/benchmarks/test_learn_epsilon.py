@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.harness import Settings
-from benchmarks.methods import private_rounds
+from benchmarks.methods import learning
 from benchmarks.results import Result
 from benchmarks.suites.learn_epsilon import BENCHMARK, EPSILONS, sections, tasks
 from blindsight.errors import InputError
@@ -30,7 +30,7 @@ def test_noise_in_the_sum_is_as_good_as_that_of_a_curator(problem):
     """At epsilon 8 a figure moves by a deviation of 0.2 points from run to run; those compared are a point apart."""
 
     def accuracy(method, **arguments):
-        return problem.score(getattr(private_rounds, method)(problem.given, seed=0, **arguments))["accuracy"]
+        return problem.score(getattr(learning, method)(problem.given, seed=0, **arguments))["accuracy"]
 
     budget = {"rounds": 20, "epsilon": 8.0, "delta": 1e-5}
     curator, public = accuracy("curator", **budget), accuracy("public")

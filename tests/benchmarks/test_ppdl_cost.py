@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.harness import Settings
-from benchmarks.methods import sharing_steps
+from benchmarks.methods import selective
 from benchmarks.results import Result
 from benchmarks.suites import ppdl_cost
 from blindsight.errors import InputError
@@ -19,13 +19,13 @@ def posed():
 
 def test_with_everything_shared_both_loops_learn_the_same_bit_for_bit():
     problem = posed()
-    answer = sharing_steps.both(problem.given, seed=0, share=1.0, journal=True)
+    answer = selective.both(problem.given, seed=0, share=1.0, journal=True)
     assert np.array_equal(answer["plain"], answer["shared"])
     assert answer["seconds"].shape == (2, 2)
     figures = problem.score(answer)
     assert figures["difference"] == 0
     assert 1 < figures["of dense"] < 1.01
-    received = problem.score(sharing_steps.receive(problem.given, seed=0, share=0.1, journal=True))
+    received = problem.score(selective.receive(problem.given, seed=0, share=0.1, journal=True))
     assert received["difference"] == 0  # a server that only receives comes to the same parameters
     assert received["receive wall"] > 0
     with pytest.raises(InputError, match="both"):
@@ -35,7 +35,7 @@ def test_with_everything_shared_both_loops_learn_the_same_bit_for_bit():
 def test_bytes_shrink_with_the_share_and_with_half():
     problem = posed()
     sizes = [
-        problem.score(sharing_steps.both(problem.given, seed=0, share=share, half=half))["of dense"]
+        problem.score(selective.both(problem.given, seed=0, share=share, half=half))["of dense"]
         for share, half in ((0.1, False), (0.1, True), (0.01, False))
     ]
     assert ppdl_cost.MOST_BYTES > sizes[0] > sizes[1] > sizes[2]

@@ -6,49 +6,49 @@ import numpy as np
 import pytest
 
 from benchmarks.harness import Settings
-from benchmarks.methods import daylines
+from benchmarks.methods import selective
 from benchmarks.results import Result
-from benchmarks.suites.ppdl_days import cases, linelist
-from benchmarks.suites.ppdl_days.tables import sections
+from benchmarks.suites import ppdl_days
+from benchmarks.suites.ppdl_days import sections
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.selective.noise import ParticipantGaussian, RecordGaussian
+from blindsight.selective.protection import ParticipantGaussian, RecordGaussian
 
 QUICK = Settings(quick=True)
 
 
 def posed(name, seed=0):
-    return next(task for task in cases.tasks(QUICK) if task.dataset == name).pose(seed)
+    return next(task for task in ppdl_days.tasks(QUICK) if task.dataset == name).pose(seed)
 
 
 def test_a_curve_is_scored_by_day_and_week():
     plan = posed("head").given.schedule
-    accuracy = np.linspace(0.5, 0.9, cases.DAYS)
+    accuracy = np.linspace(0.5, 0.9, ppdl_days.DAYS)
     curve = {"accuracy": accuracy, "uploads": [1.0, 30.0], "bytes up": [0.0, 2e6], "epsilon": np.array([np.inf])}
-    figures = cases.score(plan, curve)
+    figures = ppdl_days.score(plan, curve)
     assert figures["day 1"] == 0.5
     assert figures["day 28"] == 0.9
     assert accuracy[-7] < figures["last week"] < accuracy[-1]
     assert (figures["uploads"], figures["megabytes up"]) == (30, 2)
     assert "epsilon" not in figures
-    assert cases.score(plan, {**curve, "epsilon": np.array([2.0])})["epsilon"] == 2
+    assert ppdl_days.score(plan, {**curve, "epsilon": np.array([2.0])})["epsilon"] == 2
     for wrong in (accuracy[:3], accuracy + 0.2):
         with pytest.raises(InputError, match="28 days"):
-            cases.score(plan, {**curve, "accuracy": wrong})
+            ppdl_days.score(plan, {**curve, "accuracy": wrong})
 
 
 @pytest.mark.parametrize("kind", ["photo", "participant", "dp-fedavg"])
 def test_lines_with_a_proof_spend_what_they_may_over_all_days(kind):
     problem = posed("head")
-    figures = problem.score(daylines.run(problem.given, seed=0, kind=kind, epsilon=2.0, clip=0.001))
+    figures = problem.score(selective.days(problem.given, seed=0, kind=kind, epsilon=2.0, clip=0.001))
     assert 1.99 < figures["epsilon"] <= 2
     assert figures["uploads"] > 0
 
 
 def test_lines_are_what_their_arguments_say():
     study, tuning = posed("head").given, posed("head-tuning").given
-    assert (len(study.schedule.initial), len(study.schedule.days)) == (cases.QUICK.public, cases.DAYS)
+    assert (len(study.schedule.initial), len(study.schedule.days)) == (ppdl_days.QUICK.public, ppdl_days.DAYS)
     assert not np.array_equal(study.schedule.initial, tuning.schedule.initial)  # a seed's days are not those of tuning
-    lines = partial(daylines.lines, study.schedule)
+    lines = partial(selective.lines, study.schedule)
     assert lines("largest", share=0.2)[-1].sharing.share == 0.2
     assert lines("published", step=0.5)[-1].sharing.bound == 0.05
     assert isinstance(lines("photo", epsilon=2.0, clip=3.0)[-1].sharing.noise, RecordGaussian)
@@ -69,10 +69,10 @@ def test_initial_models_answer_without_having_seen_the_classes_of_validation():
     assert problem.score({**truth, "validation": 3 - truth["validation"]}) == {"training": 1, "validation": 0}
     with pytest.raises(InputError, match="40 photos"):
         problem.score({**truth, "validation": truth["training"]})
-    for kind, chosen in linelist.CLIPS.items():  # what was chosen was tried
-        assert set(chosen) <= set(linelist.TRIED_CLIPS[kind])
-    for model, rates in linelist.SERVER_RATES.items():
-        assert set(rates.values()) <= set(linelist.TRIED_RATES[model])
+    for kind, chosen in ppdl_days.CLIPS.items():  # what was chosen was tried
+        assert set(chosen) <= set(ppdl_days.TRIED_CLIPS[kind])
+    for model, rates in ppdl_days.SERVER_RATES.items():
+        assert set(rates.values()) <= set(ppdl_days.TRIED_RATES[model])
 
 
 def result(arguments, week, *, dataset="head", seed=0):

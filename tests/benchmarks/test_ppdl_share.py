@@ -4,22 +4,22 @@ import numpy as np
 import pytest
 
 from benchmarks.harness import Settings
-from benchmarks.methods import shared_epochs
+from benchmarks.methods import selective
 from benchmarks.results import Result
-from benchmarks.suites.ppdl_share import cases
-from benchmarks.suites.ppdl_share.tables import measured_ways, sections
+from benchmarks.suites import ppdl_share
+from benchmarks.suites.ppdl_share import measured_ways, sections
 from blindsight.errors import InputError
 
 QUICK = Settings(quick=True)
 
 
 def posed(name):
-    return next(task for task in cases.tasks(QUICK) if task.dataset == name).pose(0)
+    return next(task for task in ppdl_share.tasks(QUICK) if task.dataset == name).pose(0)
 
 
 def test_the_small_network_has_the_size_of_the_reference_and_is_drawn_by_the_seed():
     pytest.importorskip("torch")
-    first, same, other = (cases.small_network(seed).state_dict() for seed in (0, 0, 1))
+    first, same, other = (ppdl_share.small_network(seed).state_dict() for seed in (0, 0, 1))
     assert sum(tensor.numel() for tensor in first.values()) == 13_706
     assert all((first[name] == same[name]).all() for name in first)
     assert (first["0.weight"] != other["0.weight"]).any()
@@ -31,8 +31,8 @@ def test_everyone_alone_answers_with_a_model_each_and_all_together_with_one():
     rows = np.concatenate([photos.inputs for photos in given.participants.values()] + [given.test])
     assert len(given.participants) == 10
     assert len(np.unique(rows, axis=0)) == len(rows)  # every participant has photos of its own
-    alone = shared_epochs.unshared(given, seed=0, line="alone")
-    together = shared_epochs.selective(given, seed=0, share=0.1, select="largest", residual=True)
+    alone = selective.unshared(given, seed=0, line="alone")
+    together = selective.selective(given, seed=0, share=0.1, select="largest", residual=True)
     assert (len(alone), len(together)) == (10, 1)
     assert min(problem.score(answer)["accuracy"] for answer in (alone, together)) > 0.5  # chance is 0.25
     with pytest.raises(InputError, match="model"):

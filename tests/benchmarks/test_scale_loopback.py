@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.methods import process_watch
-from benchmarks.methods.costmodel import Setting
+from benchmarks.methods import loopback
+from benchmarks.methods.scale import Setting
 from benchmarks.results import Result
-from benchmarks.suites.scale_loopback.cases import (
+from benchmarks.suites.scale_loopback import (
     MEGABYTES,
     OWNERS,
     Case,
@@ -21,14 +21,13 @@ from benchmarks.suites.scale_loopback.cases import (
     in_one_process,
     quick_cases,
     score,
+    sections,
 )
-from benchmarks.suites.scale_loopback.tables import sections
 from blindsight.errors import InputError, ServiceError
 
 pytest.importorskip("flwr")
-loopback_round = pytest.importorskip("benchmarks.methods.loopback_round")
 
-SMALL = Case("bfv", loopback_round.Deployment(3, 4, 5, sparsity=0.0, key_bits=3072, rounds=2))
+SMALL = Case("bfv", loopback.Deployment(3, 4, 5, sparsity=0.0, key_bits=3072, rounds=2))
 CONTRIBUTE = {"messages": 3, "sent": 3_000, "received": 6_000, "seconds": 5.0}
 ANSWER = {"messages": 1, "sent": 1_900, "received": 500, "seconds": 3.0}
 
@@ -46,13 +45,13 @@ def test_rounds_that_count_come_after_the_first():
     per_ciphertext = Setting("bfv").per_ciphertext
     assert sizes[0] == (5, 206_848)
     assert sizes[1:] == [(owners, 15 * megabytes * per_ciphertext) for megabytes in MEGABYTES for owners in OWNERS]
-    ends = [process_watch.Sample(*values, bytes=0) for values in ((10, 100), (16, 150), (17, 152))]
-    figures = loopback_round.round_figures(report(30.0, 9.0, 8.0), ends)
+    ends = [loopback.Sample(*values, bytes=0) for values in ((10, 100), (16, 150), (17, 152))]
+    figures = loopback.round_figures(report(30.0, 9.0, 8.0), ends)
     assert [figures[name].tolist() for name in ("wall", "cpu", "others")] == [[9, 8], [6, 1], [44, 1]]
     assert [figures[name][0] for name in ("contributing", "opening")] == [5, 3]
     assert [figures[name][0] for name in ("call", "contribution", "request", "answer")] == [1_000, 2_000, 1_900, 500]
     with pytest.raises(ServiceError, match="3"):
-        loopback_round.round_figures(report(1, 2, 3), ends[:2])
+        loopback.round_figures(report(1, 2, 3), ends[:2])
 
 
 def test_a_model_that_others_would_not_have_learned_is_refused():
@@ -68,16 +67,16 @@ def test_a_model_that_others_would_not_have_learned_is_refused():
 
 
 def test_processes_below_this_one_are_counted_while_they_run_and_after():
-    before = process_watch.sample()
+    before = loopback.sample()
     burn = "import time; x = bytearray(50_000_000)\nwhile time.process_time() < 0.3: pass\nprint(flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        during, alone = process_watch.sample(), process_watch.cpu_seconds({"child": child.pid, "nobody": -1})
+        during, alone = loopback.sample(), loopback.cpu_seconds({"child": child.pid, "nobody": -1})
         child.communicate("\n")
-    after = process_watch.sample()
+    after = loopback.sample()
     assert during.bytes - before.bytes > 40_000_000
     # Two clock ticks of rounding, of the child and of its parent's sum.
     assert min(during.ours, after.ours) - before.ours >= 0.3 - 2 / os.sysconf("SC_CLK_TCK")
@@ -87,7 +86,7 @@ def test_processes_below_this_one_are_counted_while_they_run_and_after():
 
 
 def test_a_watch_marks_every_lap(monkeypatch):
-    monkeypatch.setattr(process_watch, "_PERIOD", 0.0)
+    monkeypatch.setattr(loopback, "_PERIOD", 0.0)
     states, seen = iter([0, 0, 1, 1, 2]), threading.Event()
 
     def lap():
@@ -96,7 +95,7 @@ def test_a_watch_marks_every_lap(monkeypatch):
             seen.set()
         return 2 if state is None else state
 
-    with process_watch.Watch(lap) as watch:
+    with loopback.Watch(lap) as watch:
         assert seen.wait(60)
     assert len(watch.laps) == 2
 
@@ -138,7 +137,7 @@ def test_predictions_are_fitted_to_the_fewest_owners_and_need_two_sizes():
 @pytest.mark.slow
 def test_the_smallest_deployment_learns_what_one_process_learns():
     case = replace(quick_cases()[0], given=replace(quick_cases()[0].given, rounds=2))
-    figures = score(in_one_process(case, 0), loopback_round.run(case.given, seed=0, scheme="bfv"))
+    figures = score(in_one_process(case, 0), loopback.deployed(case.given, seed=0, scheme="bfv"))
     assert figures["round/contribution"] == pytest.approx(figures["predicted/contribution"], rel=0.01)
     assert figures["round/wall"] >= figures["round/contributing"] + figures["round/opening"]
     assert figures["round/cpu"] > 1

@@ -5,19 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.methods import scale_model, scale_round
-from benchmarks.methods.costmodel import FIGURES
+from benchmarks.methods import scale
+from benchmarks.methods.scale import FIGURES
 from benchmarks.results import Result
-from benchmarks.suites.scale_owners import tables
-from benchmarks.suites.scale_owners.cases import (
-    PLANNED,
-    Case,
-    full_cases,
-    question,
-    score,
-    score_model,
-)
-from benchmarks.suites.scale_owners.tables import sections
+from benchmarks.suites import scale_owners
+from benchmarks.suites.scale_owners import PLANNED, Case, full_cases, question, score, score_model, sections
 from blindsight.errors import InputError
 
 
@@ -26,7 +18,7 @@ from blindsight.errors import InputError
 def test_every_scheme_adds_up_a_round(scheme):
     given = Case(scheme, 4, 310, 1024).round(3)
     truth = sum(map(given.update, given.users))
-    answer = scale_round.run(given, seed=3, scheme=scheme)
+    answer = scale.played(given, seed=3, scheme=scheme)
     figures = score(truth, answer)
     assert figures["measured/contribution"] > 256
     assert figures["peak megabytes"] > 10
@@ -49,11 +41,11 @@ def test_the_rounds_are_those_of_the_title_and_the_model_is_asked_about_them():
     assert (asked.weights, asked.key_bits, asked.density) == (206_848, 3072, 0.1)
 
 
-ASKED = scale_model.Question(310, 1024, 0.1, (3, 20), (3, 5_000), insecure=True, repeats=1)
+ASKED = scale.Question(310, 1024, 0.1, (3, 20), (3, 5_000), insecure=True, repeats=1)
 
 
 def test_the_model_answers_for_all_the_owners_that_it_was_asked_about():
-    answer = scale_model.run(ASKED, seed=0, scheme="block-dphe", slot_bits=40)
+    answer = scale.model(ASKED, seed=0, scheme="block-dphe", slot_bits=40)
     figures = score_model(ASKED, answer)
     assert figures["plan/3/regions"] == 1
     assert figures["plan/5000/regions"] == 5
@@ -71,7 +63,7 @@ def result(case, **changes):
 
 def model(scheme, bits=32, **changes):
     figures = {f"round/10/{name}": 1.0 for name in FIGURES}
-    figures |= {f"plan/{owners}/{name}": 1.0 for owners in PLANNED for _, name, _ in tables._PLAN}
+    figures |= {f"plan/{owners}/{name}": 1.0 for owners in PLANNED for _, name, _ in scale_owners._PLAN}
     arguments = {"scheme": scheme, "slot_bits": bits}
     return Result("scale-owners", "model-206848-weights", "model", arguments, 0, score=figures | changes)
 

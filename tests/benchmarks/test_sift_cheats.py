@@ -5,15 +5,15 @@ import pytest
 
 from benchmarks.command import main
 from benchmarks.harness import Settings
-from benchmarks.methods import sift_cheating
+from benchmarks.methods import sifts
 from benchmarks.results import Result
-from benchmarks.suites.sift_cheats import cases
-from benchmarks.suites.sift_cheats.tables import CHEATS, sections, verdict
+from benchmarks.suites import sift_cheats
+from benchmarks.suites.sift_cheats import CHEATS, sections, verdict
 
 
 @pytest.fixture(scope="module")
 def problem():
-    task, _ = cases.tasks(Settings(quick=True))
+    task, _ = sift_cheats.tasks(Settings(quick=True))
     return task.pose(0)
 
 
@@ -45,7 +45,7 @@ def test_honest_apps_decode_nothing_and_serve_the_public_attribute(problem):
     given = problem.given
     assert len(given.features) == len(given.public) == len(given.private) == 600  # its own people only
     assert (given.features == np.rint(given.features)).all()
-    scores = problem.score(sift_cheating.honest(given, seed=0))
+    scores = problem.score(sifts.honest(given, seed=0))
     assert scores["decoded"] == scores["hardened/decoded"] == 0
     assert scores["hardened/serves"] == pytest.approx(scores["serves"], abs=0.03)
     assert scores["serves"] > 0.8

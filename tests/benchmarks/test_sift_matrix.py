@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from benchmarks.methods import sift_learners
-from benchmarks.methods.sifting import SiftingData, released_by_each
+from benchmarks.methods import sifts
+from benchmarks.methods.sifts import SiftingData, released_by_each
+from benchmarks.pictures import People, drawn_numbers
 from benchmarks.results import Result
-from benchmarks.suites.sift_matrix import cases
-from benchmarks.suites.sift_matrix.pictures import People, drawn_numbers
-from benchmarks.suites.sift_matrix.scores import Judge, by_policy
-from benchmarks.suites.sift_matrix.tables import sections
+from benchmarks.suites import sift_matrix
+from benchmarks.suites.sift_matrix import Judge, by_policy, sections
 from blindsight.errors import InputError
 from blindsight.sift.attackers import PAPER
 from blindsight.sift.ppls import PPLS
@@ -20,12 +19,12 @@ LINEAR = (PAPER[0], QUICK[0])
 
 def test_makers_see_no_label_of_the_judged():
     people = drawn_numbers(0)
-    given = cases.developer_data(people, (("male", "smiling"),))
+    given = sift_matrix.developer_data(people, (("male", "smiling"),))
     assert len(given.features) == people.developers
     assert len(given.features) + len(given.judged) == len(people.features)
     assert {len(column) for column in given.labels.values()} == {people.developers}
     assert not given.told
-    told = cases.developer_data(people, (("male", "smiling"),), told=True).told
+    told = sift_matrix.developer_data(people, (("male", "smiling"),), told=True).told
     assert np.array_equal(told["smiling"], people.labels["smiling"][people.developers :])
     other = drawn_numbers(1)
     assert not np.array_equal(people.features[: people.developers], other.features[: other.developers])
@@ -57,16 +56,16 @@ def test_policies_that_no_sift_can_serve_get_no_answer():
     people = drawn_numbers(0)
     labels = {"male": people.labels["male"], "again": people.labels["male"], "outdoors": people.labels["outdoors"]}
     twins = People(people.features, labels, people.developers, scale=True)
-    given = cases.developer_data(twins, (("male", "again"), ("male", "outdoors")))
+    given = sift_matrix.developer_data(twins, (("male", "again"), ("male", "outdoors")))
     assert set(released_by_each(given, lambda: PPLS(2, float("inf")))) == {"male/outdoors"}
     assert isinstance(given, SiftingData)
 
 
 def test_symbols_are_named_by_kind_only_where_there_are_several(monkeypatch):
     monkeypatch.setattr("blindsight.sift.symbols._STEPS", 10)
-    given = cases.developer_data(drawn_numbers(0), (("male", "smiling"),))
-    assert set(sift_learners.symbols(given, seed=0, kinds="capped")) == {"male/smiling"}
-    both = sift_learners.symbols(given, seed=0, kinds="label parity")
+    given = sift_matrix.developer_data(drawn_numbers(0), (("male", "smiling"),))
+    assert set(sifts.symbols(given, seed=0, kinds="capped")) == {"male/smiling"}
+    both = sifts.symbols(given, seed=0, kinds="label parity")
     assert set(both) == {"male/smiling:label", "male/smiling:parity"}
     assert all(set(np.unique(symbols)) <= {0, 1} for symbols in both.values())
 

@@ -5,13 +5,13 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.harness import Settings
-from benchmarks.methods import sift_correlation_remover, sift_fare, sift_inlp
-from benchmarks.methods.sifting import held_out_leak, key
+from benchmarks.methods import sifts
+from benchmarks.methods.sifts import held_out_leak, key
+from benchmarks.pictures import drawn_numbers
 from benchmarks.results import Result, argument_text
-from benchmarks.suites.sift_matrix.cases import developer_data
-from benchmarks.suites.sift_matrix.pictures import drawn_numbers
-from benchmarks.suites.sift_peers import BENCHMARK, cases, symbols
-from benchmarks.suites.sift_peers.tables import PEERS, sections
+from benchmarks.suites import sift_peers
+from benchmarks.suites.sift_matrix import developer_data
+from benchmarks.suites.sift_peers import BENCHMARK, PEERS, sections
 from blindsight.errors import InputError
 
 KINDS = {"kinds": "label capped parity"}
@@ -19,12 +19,12 @@ KINDS = {"kinds": "label capped parity"}
 
 def test_every_method_has_a_row():
     rows = {(peer.method, peer.arguments) for peer in PEERS}
-    others = {(m.name, argument_text(m.arguments)) for m in BENCHMARK.methods if m.name not in symbols.MAKERS}
+    others = {(m.name, argument_text(m.arguments)) for m in BENCHMARK.methods if m.name not in sift_peers.MAKERS}
     assert rows == others
-    asked = {name for task in cases.tasks(Settings(quick=True)) for name in task.methods}
+    asked = {name for task in sift_peers.tasks(Settings(quick=True)) for name in task.methods}
     assert asked == {method.name for method in BENCHMARK.methods} - {"adversarial"}  # which needs torch
     with pytest.raises(InputError, match="utkface64"):  # photographs are needed otherwise
-        cases.tasks(Settings())
+        sift_peers.tasks(Settings())
 
 
 def test_what_inlp_leaves_is_not_linearly_read():
@@ -35,7 +35,7 @@ def test_what_inlp_leaves_is_not_linearly_read():
     def linearly_read(seen):
         return LogisticRegression().fit(seen[:1000], labels[:1000]).score(seen[1000:], labels[1000:])
 
-    basis = sift_inlp.directions(rows[:1000], labels[:1000], rounds=2)
+    basis = sifts.directions(rows[:1000], labels[:1000], rounds=2)
     assert basis.T @ basis == pytest.approx(np.eye(2), abs=1e-5)
     assert linearly_read(rows) > 0.8
     assert linearly_read(rows - (rows @ basis) @ basis.T) < 0.6  # a deviation of blind guesses is .016
@@ -45,8 +45,8 @@ def test_correlation_remover_needs_the_private_label_of_the_judged():
     people = drawn_numbers(0)
     policy = (("male", "smiling"),)
     with pytest.raises(KeyError):
-        sift_correlation_remover.run(developer_data(people, policy), seed=0, components=2)
-    (released,) = sift_correlation_remover.run(developer_data(people, policy, told=True), seed=0, components=2).values()
+        sifts.correlation_remover(developer_data(people, policy), seed=0, components=2)
+    (released,) = sifts.correlation_remover(developer_data(people, policy, told=True), seed=0, components=2).values()
     private = people.labels["smiling"][people.developers :]
     assert abs(np.corrcoef(released[:, 0], private)[0, 1]) < 0.25  # 540 rows: blind is within .043
 
@@ -83,12 +83,12 @@ def test_a_tree_of_fares_kind_tells_the_public_bit_and_mixes_the_private_one():
     X[:, 0] += 3 * public
     X[:, 1] += 3 * private
     X[:, 2] += 2 * (public + private)  # tells both
-    leaves = {g: sift_fare.grow(X[:2000], public[:2000], private[:2000], g, 4).leaves(X[2000:], 4) for g in (0.0, 0.8)}
+    leaves = {g: sifts.grow(X[:2000], public[:2000], private[:2000], g, 4).leaves(X[2000:], 4) for g in (0.0, 0.8)}
     told = {g: held_out_leak(found, public[2000:]) for g, found in leaves.items()}
     leaked = {g: held_out_leak(found, private[2000:]) for g, found in leaves.items()}
     assert min(told.values()) > 0.38
     assert leaked[0.8] < 0.05 < leaked[0.0]
-    assert sift_fare.bound(leaves[0.8], private[2000:]) >= leaked[0.8]
+    assert sifts.fare_bound(leaves[0.8], private[2000:]) >= leaked[0.8]
 
 
 def test_fares_bound_covers():
@@ -96,19 +96,19 @@ def test_fares_bound_covers():
     rng, failed = np.random.default_rng(1), 0
     for _ in range(60):
         private = rng.integers(0, 2, 1500)
-        found = sift_fare.bound((rng.random(1500) < 0.42 + 0.16 * private).astype(np.int64), private)
+        found = sifts.fare_bound((rng.random(1500) < 0.42 + 0.16 * private).astype(np.int64), private)
         failed += found < 0.08
     assert failed < 15
 
 
 def test_symbols_are_judged_by_certificates_and_what_they_tell():
     people = drawn_numbers(0)
-    judge = symbols.SymbolJudge(people)
+    judge = sift_peers.SymbolJudge(people)
     public = people.labels["male"][people.developers :].astype(np.int64)
     scores = judge({key(("male", "outdoors"), "2"): public, key(("male", "smiling+outdoors"), "2"): public})
     assert scores["male/outdoors:2/accuracy"] == scores["male/outdoors:2/auc"] == 1.0
     assert scores["male/outdoors:2/leak"] < scores["male/outdoors:2/certified"] < scores["male/outdoors:2/fare_bound"]
     assert scores["male/smiling+outdoors:2/certified"] > scores["male/outdoors:2/certified"]
     result = Result("sift-peers", "utkface-symbols", "more-symbols", {"symbols": "2"}, 0, score=scores)
-    means, policies = symbols.grids([result])
+    means, policies = sift_peers.grids([result])
     assert (means.rows[0][1], len(policies.rows)) == ("2", 2)

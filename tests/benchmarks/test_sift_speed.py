@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.harness import Settings
-from benchmarks.methods import ppls_fit
+from benchmarks.methods import sifts
 from benchmarks.results import Result
 from benchmarks.suites import sift_speed
 from blindsight.errors import InputError
@@ -46,7 +46,7 @@ def test_the_library_and_the_dense_eigensolver_reach_the_same_objective():
     assert copy.deepcopy(problems[0].given) is problems[0].given  # too large to copy, so it cannot be written to
     with pytest.raises(ValueError, match="read-only"):
         problems[0].given.features[0, 0] = 1
-    found = ppls_fit.library(problems[0].given, seed=0, components=5), ppls_fit.dense(problems[1].given, seed=0)
+    found = sifts.library(problems[0].given, seed=0, components=5), sifts.dense(problems[1].given, seed=0)
     gains = [problem.score(answer)["objective"] for problem, answer in zip(problems, found, strict=True)]
     assert gains[0] == pytest.approx(gains[1], abs=1e-6)
     assert problems[0].score(found[0][:, 1:])["objective"] < gains[0]

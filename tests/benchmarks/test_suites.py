@@ -1,11 +1,10 @@
 """The shipped benchmarks: their scorers refuse wrong answers, their adapters learn, their tables add up."""
 
-from pkgutil import resolve_name
-
 import numpy as np
 import pytest
 
-from benchmarks.command import load_suite, main, suite_names
+from benchmarks import command, harness
+from benchmarks.command import HERE, load_suite, main, suite_names
 from benchmarks.harness import Settings
 from benchmarks.methods.attributes import LabelledFeatures
 from benchmarks.methods.noise import NoiseRequest
@@ -23,9 +22,7 @@ def test_every_classifier_learns_an_attribute_and_skips_unknown_labels(method):
     labels = truth[:160].copy()
     labels[::5, 0] = -1
     arguments = {**method.arguments} | ({"trees": 20} if "trees" in method.arguments else {})
-    predicted = resolve_name(method.adapter)(
-        LabelledFeatures(features[:160], labels, features[160:]), seed=0, **arguments
-    )
+    predicted = method.load()(LabelledFeatures(features[:160], labels, features[160:]), seed=0, **arguments)
     assert predicted.shape == (80, 2)
     assert set(np.unique(predicted)) == {0, 1}
     assert np.mean(predicted == truth[160:]) > 0.85
@@ -61,7 +58,7 @@ def test_the_best_classifier_of_each_run_stands_beside_the_paper():
 @pytest.mark.parametrize("law", noise.LAWS)
 @pytest.mark.parametrize("method", noise.BENCHMARK.methods, ids=str)
 def test_honest_noise_is_accepted_and_timed(law, method):
-    drawn = resolve_name(method.adapter)(NoiseRequest(law, noise.SCALE), seed=1, values=20_000)
+    drawn = method.load()(NoiseRequest(law, noise.SCALE), seed=1, values=20_000)
     assert noise.score(law, drawn)["values"] == 20_000  # false alarm below 1e-9, see score
 
 
@@ -94,7 +91,7 @@ def test_noise_is_compared_within_a_run():
 @pytest.mark.parametrize("name", suite_names())
 def test_every_benchmark_poses_named_tasks_to_methods_that_exist(name):
     suite = load_suite(name)
-    assert all(resolve_name(method.adapter) for method in suite.methods)
+    assert all(method.load() for method in suite.methods)
     asked = suite.tasks(Settings(quick=True))
     assert len({task.dataset for task in asked}) == len(asked)
     for task in asked:
@@ -144,3 +141,25 @@ def test_every_benchmark_runs_to_the_end(name, tmp_path):
         totals = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| all five")]
         assert len(totals) == 2
         assert all(row[-2].strip() == row[-1].strip() for row in totals)
+
+
+def test_tables_are_those_of_the_results(tmp_path):
+    (tmp_path / "results").symlink_to(HERE / "results")
+    assert main(["--tables", "--output", str(tmp_path)]) == 0
+    shipped, made = ({path.name: path.read_text() for path in (at / "tables").iterdir()} for at in (HERE, tmp_path))
+    assert sorted(made) == sorted(shipped)
+    assert [name for name in made if made[name] != shipped[name]] == []  # python benchmarks/run.py --tables
+
+
+def test_all_are_measured_by_one_commit_and_an_interrupted_call_goes_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "suite_names", lambda: ["noise", "sift-peers"])
+    words = ["--all", "--only", "p*", "--output", str(tmp_path)]
+    for code, said in (("one", "s\n"), ("one", "kept"), ("two", "s\n"), (None, "s\n")):
+        monkeypatch.setattr(command, "commit", lambda folder, code=code: code)
+        monkeypatch.setattr(harness, "commit", lambda folder, code=code: code)
+        assert main(words) == 1  # one of them needs data that are not here
+        out, err = capsys.readouterr()
+        assert said in err.splitlines(keepends=True)[0]
+        noise_line, peers_line = out.splitlines()
+        assert "not measured" not in noise_line
+        assert "--data-dir" in peers_line

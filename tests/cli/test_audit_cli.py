@@ -1,12 +1,14 @@
 """`blindsight audit papers` as a stranger meets it: a table, a document, a private report, and sentences."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from blindsight.audit import checks, papers, portraits
+from blindsight.audit import checks, inversion, papers
+from blindsight.audit.attacks import ATTACKS
 from blindsight.audit.checks import Check
 from blindsight.audit.mechanisms import SelfTest, flipped_bit
 from blindsight.audit.subject import audit_subjects
@@ -28,8 +30,8 @@ def few_checks(monkeypatch):
     monkeypatch.setattr(papers, "self_test", partial(papers.self_test, source=seeded_bytes(2)))
     monkeypatch.setattr(papers, "portraits", partial(papers.portraits, scheme="masks"))
     monkeypatch.setattr(papers, "published_hashing", lambda: (flipped_bit(0.3), flipped_bit(1.0)))
-    monkeypatch.setattr(portraits, "_PROBES", 12)
-    monkeypatch.setattr(portraits, "_COMPONENTS", 40)
+    monkeypatch.setattr(inversion, "_PROBES", 12)
+    monkeypatch.setattr(inversion, "_COMPONENTS", 40)
     whole = papers.glance
     monkeypatch.setattr(papers, "glance", lambda *arguments: whole(*arguments)[:3])
     monkeypatch.setattr(papers, "thorough", lambda *_: (Check("networks", 1, missing),))
@@ -74,7 +76,7 @@ def test_people_read_a_table_per_check(few_checks, tmp_path, blindsight, monkeyp
     said = blindsight("audit", "papers", "--minutes", 0.3, "--out", tmp_path).out
     words = " ".join(said.split())
     for part in (
-        *("The auditor itself", "Private hashing as published", "who says so", "networks could not be tried"),
+        *("The auditor itself", "Private hashing as published", "who says so", "networks", "1 not run"),
         *("1 refuted", "undecided", "99.9%", "refuted: measured beyond the claim", str(tmp_path / "report.html")),
         *("neighbouring", "epsilon"),  # no column is so narrow that words break
     ):
@@ -108,3 +110,43 @@ def test_an_auditor_that_fails_its_own_test_writes_nothing(few_checks, tmp_path,
     monkeypatch.setattr(papers, "self_test", lambda runs: SelfTest(sound, sound))
     assert "the auditor failed its own test" in blindsight("audit", "papers", "--out", tmp_path, code=1).err
     assert list(tmp_path.glob("*.json")) + list(tmp_path.glob("*.html")) == []
+
+
+def test_attacks_are_listed_and_their_outcomes_written_into_the_documentation(tmp_path, blindsight, monkeypatch):
+    listed = blindsight("audit", "attacks", "--json").document["attacks"]
+    assert [one["name"] for one in listed] == [attack.name for attack in ATTACKS]
+    monkeypatch.setattr("blindsight.audit.attacks.ATTACKS", ATTACKS[:1])
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- attacks -->\nold\n<!-- end of attacks -->\nafter\n")
+    said = blindsight("audit", "attacks", "--run", "--out", page)
+    assert "fails on the repair" in said.out
+    before, after = page.read_text().split("| neighbouring inputs |")
+    assert before.startswith("before\n")
+    assert after.endswith("<!-- end of attacks -->\nafter\n")
+    assert "old" not in after
+    monkeypatch.setattr(
+        "blindsight.audit.attacks.ATTACKS", (replace(ATTACKS[0], trial=lambda weak: ATTACKS[0].trial(False)),)
+    )
+    assert "Not shown: neighbouring inputs" in blindsight("audit", "attacks", "--run", code=1).out
+    page.write_text("nothing")
+    assert "end of attacks" in blindsight("audit", "attacks", "--run", "--out", page, code=2).err
+
+
+def test_a_bundle_is_written_and_verified(tmp_path, blindsight, monkeypatch):
+    def one(*given):
+        return (Check("hashing", 1, partial(papers._epsilons, (flipped_bit(0.3),))),)
+
+    monkeypatch.setattr(papers, "RUNS", 5000)
+    monkeypatch.setattr(papers, "_FACES", 20)
+    monkeypatch.setattr(papers, "glance", one)
+    monkeypatch.setattr(papers, "thorough", lambda *_: ())
+    bundle, key = tmp_path / "out.zip", tmp_path / "auditor.key"
+    said = blindsight("audit", "papers", "--out", tmp_path, "--bundle", bundle, "--key", key).out
+    public = said.split("signed by ")[1].split(".")[0].strip()
+    told = blindsight("audit", "verify-bundle", bundle, "--auditor", public).out
+    assert "1 of 1 figures were computed again" in " ".join(told.split())
+    for name in ("facts.html", "facts.md", "junit.xml", "audit.sarif"):
+        assert (tmp_path / name).stat().st_size
+    assert "expected" in blindsight("audit", "verify-bundle", bundle, "--auditor", "00", code=1).err
+    assert "takes the file" in blindsight("audit", "verify-bundle", code=2).err
+    assert "second name" in blindsight("audit", "papers", bundle, code=2).err

@@ -1,13 +1,17 @@
 """The command line as a stranger meets it: help, tables, JSON, exit codes and one-sentence errors; data and ledgers."""
 
+import os
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import click
 import pytest
+import typer
 from PIL import Image
 
+from blindsight.cli import app
 from blindsight.dp import GaussianMechanism, LaplaceMechanism, Ledger
 
 ALBUM = {"scope": "album", "unit": "person", "neighbours": "replace", "purpose": "a test"}
@@ -45,13 +49,15 @@ def test_errors_are_a_sentence_a_document_or_a_traceback(blindsight):
     assert "Traceback" in blindsight("data", "info", "face", "--debug", code=2).err
 
 
-@pytest.mark.parametrize(("error", "word"), [(ZeroDivisionError, "unexpected"), (KeyboardInterrupt, "interrupted")])
-def test_what_nobody_expected_is_a_sentence_too(error, word, blindsight, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "word", "code"), [(ZeroDivisionError, "unexpected", 1), (KeyboardInterrupt, "interrupted", 130)]
+)
+def test_what_nobody_expected_is_a_sentence_too(error, word, code, blindsight, monkeypatch):
     def fail():
         raise error
 
     monkeypatch.setattr("blindsight.data.catalogue", fail)
-    said = blindsight("data", "list", code=1).err
+    said = blindsight("data", "list", code=code).err
     assert word in said
     assert said.count("\n") == 1
 
@@ -64,10 +70,33 @@ def test_program_can_be_started_as_users_start_it():
 
 
 def test_cli_starts_without_heavy_libraries():
-    heavy = "{'scipy', 'sklearn', 'faiss', 'matplotlib', 'torch', 'tenseal', 'flwr', 'onnxruntime', 'fastapi'}"
+    heavy = "{'numpy', 'scipy', 'sklearn', 'faiss', 'matplotlib', 'torch', 'tenseal', 'flwr', 'onnxruntime', 'fastapi'}"
     probe = f"import sys, blindsight.cli\nsys.exit(' '.join(sorted({heavy} & set(sys.modules))))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""
+
+
+def test_every_help_has_an_example_that_can_be_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("face.png").touch()
+
+    def check(command, path, context):
+        if isinstance(command, click.Group):
+            for name, each in command.commands.items():
+                check(each, [*path, name], click.Context(command, parent=context, info_name=path[-1]))
+            return
+        words = command.epilog.removeprefix("Example: ").split()
+        assert words[: len(path)] == path
+        command.make_context(path[-1], words[len(path) :], parent=context)
+
+    check(typer.main.get_command(app), ["blindsight"], None)
+
+
+def test_a_shell_completes_commands():
+    asked = {"_BLINDSIGHT_COMPLETE": "complete_bash", "COMP_WORDS": "blindsight le", "COMP_CWORD": "1"}
+    program = Path(sys.executable).with_name("blindsight")
+    done = subprocess.run([program], env=os.environ | asked, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["learn", "ledger"]
 
 
 def test_list_tells_what_is_here(blindsight):

@@ -3,24 +3,33 @@
 from pathlib import Path
 
 from blindsight import demo
-from blindsight.audit import papers, portraits
+from blindsight.audit import inversion, papers
 from blindsight.demo import DemoSize
 
 
 def test_demo_writes_its_report(tmp_path, blindsight, monkeypatch):
-    small = DemoSize(rounds=2, key_bits=2048, days=6, epsilons=(8.0,), queries=40, searched=(4.0,), effort=0.05)
+    small = DemoSize(
+        rounds=2, key_bits=2048, days=6, epsilons=(8.0,), queries=40, searched=(4.0,), effort=0.05, photos=300
+    )
     monkeypatch.setattr(demo, "FULL", small)
     monkeypatch.setattr(demo, "glance", lambda *faces: papers.glance(*faces)[:3])  # without the slowest check
-    monkeypatch.setattr(portraits, "_PROBES", 12)
+    monkeypatch.setattr(inversion, "_PROBES", 12)
     found = blindsight("demo", "--pictures", 600, "--out", tmp_path / "out", "--json").document
     page = Path(found["report"]).read_text()
     for chapter in (
-        *("The pictures", "What raw features give away", "A census that protects people", "Learning together, unseen"),
+        *(
+            "In short",
+            "The pictures",
+            "What raw features give away",
+            "A census that protects people",
+            "Learning together, unseen",
+        ),
         *("Sharing a little of what was learned", "Searching without showing", "Showing one thing and hiding another"),
         "Attacked by ourselves",
     ):
         assert f"</span> {chapter}</h2>" in page
     assert found["pictures"] == 600
+    assert (tmp_path / "out" / "pictures.jpg").read_bytes().startswith(b"\xff\xd8")
     statement = found["statement"]
     assert (statement["unit"], statement["epsilon"], statement["status"]) == ("person", 1.0, "proven")
     assert found["balanced_accuracy"]["outdoors"] > 0.6  # readable even from few pictures

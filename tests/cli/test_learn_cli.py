@@ -7,7 +7,7 @@ import pytest
 from blindsight.cli.options import LiveTable
 from blindsight.dp.ledger import Ledger
 from blindsight.learn.model import LinearModel
-from blindsight.service.library import Shelf
+from blindsight.service.routes import Library
 from blindsight.statement import PrivacyStatement
 from blindsight.sums.noise import NoisePlan
 
@@ -69,10 +69,10 @@ def test_a_run_says_why_its_scheme_and_plays_no_other(tmp_path, blindsight, monk
 
 
 def test_a_run_can_be_watched_and_asked_for_again(tmp_path, blindsight, monkeypatch):
-    shelf, seen, rows = Shelf(tmp_path), [], []
+    library, seen, rows = Library(tmp_path), [], []
 
     def row(table, cells):
-        seen.append(shelf.run("digits"))
+        seen.append(library.run("digits"))
         rows.append(cells)
 
     monkeypatch.setattr(LiveTable, "row", row)
@@ -82,8 +82,8 @@ def test_a_run_can_be_watched_and_asked_for_again(tmp_path, blindsight, monkeypa
     assert [cells[0] for cells in rows] == ["1", "2"]
     assert [one.statement for one in seen] == [None, None]  # it is not finished yet
     assert [[report["round"] for report in one.history] for one in seen] == [[1], [1, 2]]
-    assert shelf.run("digits").history == first["history"]
-    assert shelf.run("digits").statement is not None
+    assert library.run("digits").history == first["history"]
+    assert library.run("digits").statement is not None
     page = (out / "report.html").read_text()
     assert "Nothing is hidden: the aggregator reads every update." in page
     assert "unseen" not in page
@@ -130,3 +130,10 @@ def test_unwritable_folder_is_found_before_any_work(verb, tmp_path, blindsight):
     said = blindsight("learn", verb, "--out", tmp_path / "file" / "run", code=1).err
     assert "a part of the path is a file" in said
     assert "fitting" not in said
+
+
+@pytest.mark.parametrize("command", [["encrypted"], ["network", "--model", "net.py:Net"]])
+def test_settings_are_checked_before_pictures_are_read(command, blindsight, monkeypatch):
+    monkeypatch.setattr("blindsight.data.load", None)
+    said = blindsight("learn", *command, "--epsilon", 1, "--delta", 2, code=2).err
+    assert "unexpected" not in said

@@ -9,10 +9,10 @@ from PIL import Image
 
 from blindsight.audit.run_audit import RebuiltRun
 from blindsight.data import Dataset, load
+from blindsight.data.study import Study, gather
 from blindsight.errors import CorruptFileError, DataError, InputError
 from blindsight.federated.task import Task, TaskOptions, classifier_task
 from blindsight.learn import FederatedClassifier, load_model
-from blindsight.learn.study import Study, gather
 
 NAMES = ("anchor", "boat", "cloud")
 LACKS = {"north": 0, "east": 1, "west": 2}

@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,10 +18,10 @@ import pytest
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("fastapi")
 
-from blindsight.client import Client  # noqa: E402
-from blindsight.errors import PrivacyError  # noqa: E402
+from blindsight.client import Client, enrol  # noqa: E402
+from blindsight.errors import MessageError, PrivacyError  # noqa: E402
 from blindsight.federated.certificates import make_certificates  # noqa: E402
-from blindsight.service.foundation import drawn_frames  # noqa: E402
+from blindsight.service.verification import drawn_frames  # noqa: E402
 
 TOKEN = re.compile(r"blindsight_[A-Za-z0-9_-]{43}")
 
@@ -79,7 +80,7 @@ def test_it_starts_shows_its_token_once_stops_and_goes_on(serve, tmp_path, blind
     made = make_certificates(tmp_path / "tls", ["127.0.0.1"], days=2)
     trust = ssl.create_default_context(cafile=made.authority)
     tls = ["--certificate", made.server, "--key", made.server_key]
-    client, folder, tokens = partial(Client, verify=trust), tmp_path / "service", {}
+    client, folder, people = partial(Client.of, verify=trust), tmp_path / "service", {}
     first = serve(*tls, "--attackers", "modern")
     assert first.url.startswith("https://127.0.0.1:")
     answer = httpx.get(f"{first.url}/v1/health", verify=trust)
@@ -88,8 +89,9 @@ def test_it_starts_shows_its_token_once_stops_and_goes_on(serve, tmp_path, blind
     assert httpx.get(f"{first.url}/v1/me", verify=trust).status_code == 401
 
     for name, role in (("ann", "owner"), ("weather", "app")):  # while it runs
-        tokens[name] = token_command("create", name, role, "--days", 2)["token"]
-    with client(first.url, tokens["ann"]) as ann, client(first.url, tokens["weather"]) as weather:
+        code = token_command("create", name, role, "--days", 2)["code"]
+        people[name] = enrol(first.url, code, verify=trust)
+    with client(people["ann"]) as ann, client(people["weather"]) as weather:
         ann.set_private(["male"])
         ann.add_frame(drawn_frames(1, random_state=9)[0])
         weather.register_app(["smiling"])
@@ -110,17 +112,26 @@ def test_it_starts_shows_its_token_once_stops_and_goes_on(serve, tmp_path, blind
     assert all(token.encode() not in file.read_bytes() for file in folder.rglob("*") if file.is_file())
 
     second = serve(*tls, "--attackers", "quick", "--verdict-seconds", 1, "--json")
-    with client(second.url, tokens["weather"]) as weather:
+    people = {name: replace(one, url=second.url) for name, one in people.items()}
+    with client(people["weather"]) as weather:
         assert weather.wait(job, pause=0.1).state == "done"
-    with client(second.url, token_command("rotate", "ann")["token"]) as ann:
-        assert len(ann.frames()) == 1
+    with client(people["ann"]) as ann:
+        (frame,) = ann.frames()
+        assert ann.picture(frame).startswith(b"\x89PNG")
+    again = enrol(second.url, token_command("enrol", "ann")["code"], verify=trust)
+    with client(again) as ann, client(people["ann"]) as before:
+        with pytest.raises(PrivacyError, match="token"):
+            before.frames()
+        assert ann.frames() == (frame,)
+        with pytest.raises(MessageError):  # which is sealed for the key of before
+            ann.picture(frame)
         token_command("revoke", "ann")
         with pytest.raises(PrivacyError):
             ann.frames()
-    with client(second.url, token) as operator:
+    with Client(second.url, token, verify=trust) as operator:
         assert operator.me.role == "operator"
         assert (operator.person("ann").private, operator.person("ann").frames) == (("male",), 1)
-        assert [entry.action for entry in operator.log()][:4] == ["create principal"] * 3 + ["person"]
+        assert [entry.action for entry in operator.log()][:3] == ["create principal", "create principal", "enrol"]
         assert operator.check_log().ok
     code, said = second.stop(signal.SIGINT)
     assert code == 0
@@ -134,8 +145,8 @@ def test_it_starts_shows_its_token_once_stops_and_goes_on(serve, tmp_path, blind
         (["--host", "no such host", "--insecure-without-tls"], "no address of this machine"),
         (["--certificate", "bad.pem", "--key", "bad.pem"], "must be PEM files"),
         (["--database", "mysql://user:secret@host/name"], "the database must be a URL"),
-        (["--data", "face"], "Did you mean 'faces'?"),
-        (["--data", "digits", "-n", "100"], "no labels"),
+        (["--verification", "face"], "Did you mean 'faces'?"),
+        (["--verification", "digits", "-n", "100"], "no labels"),
         (["--features", "pixel", "-n", "300"], "Did you mean 'pixels'?"),
         (["--port", "70000"], "70000"),
     ],
@@ -149,7 +160,7 @@ def test_bad_options_get_one_sentence(words, sentence, tmp_path, blindsight, mon
     assert error.startswith("error: ")
     assert sentence in error
     assert "secret" not in error
-    assert not Path("service/service.db").exists() or words[0] in ("--data", "--features")
+    assert not Path("service/service.db").exists() or words[0] in ("--verification", "--features")
 
 
 def test_a_network_without_tls_only_if_said_so(tmp_path):
@@ -178,8 +189,8 @@ def known(tmp_path):
 def test_tokens_are_made_listed_replaced_and_revoked(known, blindsight, token_command):
     made = token_command("create", "ann", "owner", "--days", 30)
     assert (made["name"], made["role"]) == ("ann", "owner")
-    assert TOKEN.fullmatch(made["token"])
-    assert token_command("rotate", "ann")["token"] != made["token"]
+    assert re.fullmatch("([A-Z2-7]{6}-){3}[A-Z2-7]{6}", made["code"])
+    assert token_command("enrol", "ann")["code"] != made["code"]
     token_command("revoke", made["id"])
     operator, ann = token_command("list")["principals"]
     assert (operator["name"], operator["expires"], operator["revoked"]) == ("operator", "", "")
@@ -191,7 +202,7 @@ def test_tokens_are_made_listed_replaced_and_revoked(known, blindsight, token_co
 def test_a_change_that_is_refused_leaves_no_entry(known, blindsight, token_command):
     assert "last operator" in token_command("revoke", "operator", code=2)["error"]
     assert "is taken" in token_command("create", "operator", "app", code=2)["error"]
-    assert "Did you mean 'operator'?" in token_command("rotate", "operater", code=2)["error"]
+    assert "Did you mean 'operator'?" in token_command("enrol", "operater", code=2)["error"]
     assert blindsight("verify-log", "--folder", known, "--json").document["entries"] == 0
 
 
@@ -219,6 +230,8 @@ def test_verify_log_finds_entries_cut_off_by_a_noted_head_and_edited_ones(logged
     asked = ["verify-log", "--folder", logged]
     head = blindsight(*asked, "--json").document["head"]
     tamper(logged, "DROP TRIGGER log_keeps_rows", "DELETE FROM log WHERE position = 4")
+    blindsight(*asked, code=1)  # the folder remembers its newest head
+    (logged / "log.head").unlink()
     blindsight(*asked)  # a shorter history is whole in itself
     blindsight(*asked, "--head", head, code=1)
     edit = "UPDATE log SET details = replace(details, '\"b\"', '\"x\"') WHERE position = 2"

@@ -39,6 +39,11 @@ LIMIT = KEY.public.max_plaintext
 plaintexts = st.one_of(st.sampled_from([0, 1, -1, LIMIT, -LIMIT]), st.integers(-LIMIT, LIMIT))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def fixed_primes():
+    """None: here primes are searched for."""
+
+
 def _factors(key):
     return int(key._p), int(key._q)
 

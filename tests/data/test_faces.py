@@ -29,6 +29,11 @@ from blindsight.errors import InputError, UnknownNameError
 STRONG = {("male", "beard"): 0.4, ("male", "smiling"): 0.3, ("smiling", "outdoors"): -0.5, ("hat", "youth"): 0.3}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def faces_drawn_once():
+    """Not here: what is drawn twice must come out the same."""
+
+
 def z_scores(attributes, persons, wanted):
     """How many standard errors each sample phi is off, counting persons, not pictures, as independent."""
     share = np.array(list(default_prevalence().values()))

@@ -6,9 +6,9 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import pytest
 
+from blindsight.data.study import Study
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.learn.comparison import MASK_WAVES, choose_scheme, compare, contest, round_costs
-from blindsight.learn.study import Study
 from blindsight.sums import SCHEMES, open_session
 from blindsight.sums.costs import Cost, Meter, Transfer, Work
 

@@ -9,7 +9,7 @@ from sklearn.svm import LinearSVC
 
 from blindsight.data.features import Standardiser
 from blindsight.errors import DataError, InputError, PrivacyError
-from blindsight.learn.classifier import FederatedClassifier
+from blindsight.learn.estimators import FederatedClassifier
 from blindsight.learn.linear import LinearTraining, local_update, train
 from blindsight.learn.model import class_signs
 from blindsight.learn.rounds import (

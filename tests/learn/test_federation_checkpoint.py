@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.learn.classifier import FederatedClassifier
+from blindsight.learn.estimators import FederatedClassifier
 
 ROUNDS = 5
 

@@ -11,9 +11,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from blindsight.data.features import Standardiser
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import write_arrays
-from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.clustering import ClusterModel
-from blindsight.learn.kmeans import FederatedKMeans
+from blindsight.learn.estimators import FederatedClassifier, FederatedKMeans
 from blindsight.learn.model import Attributes, Classes, LinearModel
 from blindsight.metrics import average_precision, balanced_accuracy
 

@@ -5,7 +5,7 @@ import pytest
 
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.learn.clustering import ClusterModel, inertia
-from blindsight.learn.kmeans import FederatedKMeans
+from blindsight.learn.estimators import FederatedKMeans
 from blindsight.sums import SCHEMES
 
 CLUSTERS, D = 4, 16

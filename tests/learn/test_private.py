@@ -14,7 +14,7 @@ from blindsight.data.features import Standardiser
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BudgetExceededError, InputError, PrivacyError, UnknownNameError
 from blindsight.learn import private
-from blindsight.learn.classifier import FederatedClassifier
+from blindsight.learn.estimators import FederatedClassifier
 from blindsight.learn.model import Attributes, Classes
 from blindsight.learn.private import Privacy, PrivateLearner, PublicSpace, public_start, residuals, targets
 from blindsight.learn.rounds import Memory

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from blindsight.data import Dataset, PixelFeatures, load
+from blindsight.data.study import Study, divide
 from blindsight.errors import DataError, InputError, UnknownNameError
-from blindsight.learn.study import Study, divide
 
 
 def rows_of(study):

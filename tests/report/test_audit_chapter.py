@@ -1,22 +1,26 @@
 """The chapter of an audit tells every finding, every note and every verdict's meaning, and shows the pictures first."""
 
 from typing import Any, get_args
+from xml.etree.ElementTree import fromstring
 
 import numpy as np
 import pytest
 
 from blindsight.audit.checks import Audit, Evidence
 from blindsight.audit.finding import Finding, Interval, Verdict
-from blindsight.audit.inversion.pictures import PictureRow
+from blindsight.audit.inversion import PictureRow
 from blindsight.report import Picture, Table, Text, render_report
 from blindsight.report.auditing import audit_chapter
+from blindsight.report.facts import PrivacyFacts
+from blindsight.report.pipelines import to_junit, to_sarif
+from blindsight.statement import PrivacyStatement
 
 SURE = Interval(2.5, 2.5, None, 0.999)
 
 
 def finding(claim, verdict="refuted", interval=SURE):
     told = {"source": "A & B 2020", "proven": "nothing", "measure": "epsilon per record", "attack": "many runs"}
-    return Finding(claim=claim, measured=interval, verdict=verdict, **told)
+    return Finding(claim=claim, measured=None if verdict == "not run" else interval, verdict=verdict, **told)
 
 
 def row(*similarity):
@@ -76,3 +80,46 @@ def test_notes_are_told_and_names_escaped():
     for part in ("&lt;b&gt; was left out.", "torch is missing.", "A &amp; B 2020", "about &lt;run&gt;"):
         assert part in page
     assert "<run>" not in page
+
+
+MADE = {"made": "today", "versions": {"python": "3"}, "machine": {"system": "L", "processor": "x", "cores": 2}}
+STATEMENT = PrivacyStatement(
+    guarantee="differential privacy",
+    mechanism="noise",
+    unit="record",
+    epsilon=2.0,
+    delta=1e-6,
+    randomness="operating system",
+    who_sees={"server": "<sums>"},
+    not_protected=("that a run took place",),
+    assumptions=("nobody lies",),
+    accountant="pld",
+    neighbours="add/remove",
+)
+
+
+def test_privacy_facts_tell_promise_and_findings_and_what_was_not_run():
+    facts = PrivacyFacts(audit(statement=STATEMENT), MADE)
+    page, text = facts.to_html(), facts.to_markdown()
+    for part in ("Privacy facts", "2 promises broken", "1 check was not run", "nobody lies", "that a run took place"):
+        assert part in page
+        assert part in text
+    assert "&lt;sums&gt;" in page
+    assert "<script" not in page
+    assert [fact.verdict for fact in facts.facts] == list(get_args(Verdict))
+    silent = PrivacyFacts(audit({"one": Evidence((finding("x", "not run"),))}), MADE)
+    assert silent.verdict == ("warn", "Nothing could be tested. 1 check was not run.")
+    assert "promised nothing" in silent.to_html()
+    held = PrivacyFacts(audit({"one": Evidence((finding("x", "not refuted"),))}), MADE)
+    leaky = PrivacyFacts(audit({"one": Evidence((finding("x", "leaks"),))}), MADE)
+    assert (held.verdict[0], leaky.verdict[0]) == ("good", "bad")
+
+
+def test_pipelines_read_failures_and_what_was_skipped():
+    suite = fromstring(to_junit(audit()))
+    assert [suite.get(name) for name in ("tests", "failures", "skipped")] == ["9", "4", "2"]
+    assert len(suite.findall("testcase/failure")) == 4
+    assert len(suite.findall("testcase/skipped")) == 2
+    (run,) = to_sarif(audit(), artefact="out/index")["runs"]
+    assert [row["level"] for row in run["results"]].count("error") == 2
+    assert {row["ruleId"] for row in run["results"]} <= {rule["id"] for rule in run["tool"]["driver"]["rules"]}

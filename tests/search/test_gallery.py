@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from blindsight.audit.storedreleases import neighbouring_bytes
+from blindsight.audit.index_audit import neighbouring_bytes
 from blindsight.data import load, pipeline
 from blindsight.data.features import reading_side
 from blindsight.dp.ledger import Ledger

@@ -6,16 +6,10 @@ import numpy as np
 import pytest
 
 from blindsight.selective import ParameterLayout, ParameterServer, Participant, SelectiveTerms, Sharing
-from blindsight.selective.noise import RecordGaussian
-from tests.keys import fixed_primes
+from blindsight.selective.protection import RecordGaussian
+from blindsight.selective.trainers import Trainer
 
 SIDE, CLASSES = 5, 3
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _fixed_primes():
-    with fixed_primes():
-        yield
 
 
 @pytest.fixture
@@ -28,7 +22,7 @@ def one_thread():
 
 
 @dataclass
-class LogisticTrainer:
+class LogisticTrainer(Trainer):
     """Softmax regression in float32 by one step of gradient descent for each batch and epoch."""
 
     learning_rate: float = 0.1

@@ -12,7 +12,7 @@ from blindsight.errors import BlindsightError, InputError
 from blindsight.rng import seeded_bytes
 from blindsight.selective import Participant, SelectiveTerms, Sharing
 from blindsight.selective.codec import LARGEST_PARAMETER, SparseUpdate, encode_sparse
-from blindsight.selective.noise import Laplace, ParticipantGaussian, RecordGaussian
+from blindsight.selective.protection import Laplace, ParticipantGaussian, RecordGaussian
 from blindsight.selective.terms import Answer
 from blindsight.selective.trainers import SoftmaxTrainer
 
@@ -45,14 +45,14 @@ def network(noise):
 TRAINERS = {"softmax": softmax, "network": network}
 
 
-def seen(make, unit, weights, photos):
+def seen(make, unit, weights, photos, *, refuse=True):
     """Return all that a server sees of a participant to which it hands out weights, twice: errors or lengths."""
     noise = NOISES[unit]
     trainer = make(noise if unit == "record" else None)
     terms = SelectiveTerms.of(trainer.layout, run="test", participants=("ann",), batch=BATCH)
     sharing = Sharing(0.5, select="random", noise=noise, residual=True, bound=1.0 if unit == "value" else None)
     ann = Participant("ann", terms, trainer, sharing, random_state=1, source=seeded_bytes(3))
-    ann.gather(*photos)
+    ann.gather(*photos, refuse=refuse)
     ann.gather(*PHOTOS)
     body, views = encode_sparse(SparseUpdate(weights.size, np.arange(weights.size), weights)), []
     for version in range(2):
@@ -123,6 +123,17 @@ def test_a_class_that_the_model_does_not_have_counts_as_zero_under_noise(make):
     np.testing.assert_array_equal(*trained)
     with pytest.raises(InputError, match="2 classes"):
         make(None).train(start, rows, labels + 1, 0)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("make", TRAINERS.values(), ids=TRAINERS)
+@pytest.mark.parametrize("unit", NOISES)
+def test_a_class_that_the_model_does_not_have_is_refused_as_it_is_gathered_or_never_seen(make, unit):
+    weights, strange = np.zeros(2 * FEATURES + 2, dtype=np.float32), (PHOTOS[0], PHOTOS[1] + 1)
+    with pytest.raises(InputError, match="2 classes"):
+        seen(make, unit, weights, strange)
+    same = seen(make, unit, weights, PHOTOS) == seen(make, unit, weights, strange, refuse=False)
+    assert same is (unit != "none")  # where nothing is promised, the attack works
 
 
 def test_a_sum_beyond_what_noise_can_be_added_to_is_cut():

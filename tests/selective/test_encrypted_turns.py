@@ -10,7 +10,7 @@ from blindsight.dp import Ledger
 from blindsight.errors import InputError, MessageError, PrivacyError, StorageError
 from blindsight.rng import seeded_bytes
 from blindsight.selective import EncryptedTurns, Sharing
-from blindsight.selective.noise import ParticipantGaussian
+from blindsight.selective.protection import ParticipantGaussian
 from blindsight.selective.simulation import TooFewError
 from blindsight.selective.terms import Request, Total
 from blindsight.sums import SCHEMES, open_session

@@ -13,18 +13,18 @@ from blindsight.errors import InputError, PrivacyError
 from blindsight.rng import seeded_bytes
 from blindsight.selective.codec import ParameterLayout
 from blindsight.selective.methods import Centralised, FederatedAveraging, LocalOnly, NeverUpdated, SelectiveMethod
-from blindsight.selective.noise import (
+from blindsight.selective.protection import (
     Laplace,
     ParticipantGaussian,
     PublishedLaplace,
     RecordGaussian,
+    Sharing,
     calibrate_participant,
     calibrate_record,
 )
-from blindsight.selective.protection import Sharing
 from blindsight.selective.study import plain_methods, proven_methods
 from blindsight.selective.timeline import Photos, Setting, Traffic, schedule_days, simulate_days
-from blindsight.selective.trainers import SoftmaxTrainer
+from blindsight.selective.trainers import SoftmaxTrainer, Trainer
 
 DELTA = 1e-5
 rng = np.random.default_rng(0)
@@ -36,7 +36,7 @@ INITIAL = np.zeros(21, dtype=np.float32)
 
 
 @dataclass(frozen=True)
-class Odometer:
+class Odometer(Trainer):
     """A trainer whose parameters are moved by `step` in each training, and that notes what is scored."""
 
     step: float = 1.0

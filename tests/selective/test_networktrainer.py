@@ -7,8 +7,9 @@ torch = pytest.importorskip("torch")
 
 from blindsight.errors import InputError  # noqa: E402
 from blindsight.rng import seeded_bytes  # noqa: E402
+from blindsight.selective import ParameterServer, Participant, SelectiveTerms, Sharing  # noqa: E402
 from blindsight.selective.networks import FlatParameters, head, small_cnn  # noqa: E402
-from blindsight.selective.noise import RecordGaussian  # noqa: E402
+from blindsight.selective.protection import RecordGaussian  # noqa: E402
 from blindsight.selective.trainers import NetworkTrainer  # noqa: E402
 from tests.selective.nets import Tied, as_tensor, plain_loop, seeded_module  # noqa: E402
 
@@ -305,3 +306,32 @@ def test_with_hardly_any_noise_and_a_generous_clip_it_is_plain_training():
     found, expected = (trainer.train(trainer.initial(), X, y, 0) for trainer in (private, plain))
     assert np.abs(expected - plain.initial()).max() > 0.02
     np.testing.assert_allclose(found, expected, atol=2e-4)  # 20 deviations
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "rmsprop", "adam"])
+def test_a_participant_that_is_loaded_again_remembers_moments_and_decay(optimiser, tmp_path):
+    """Stopped after each upload or never: the parameters are the same bit for bit."""
+
+    def learned(path, *, stops):
+        trainer = NetworkTrainer(head(4, 2), optimiser=optimiser, decay=0.5)
+        terms = SelectiveTerms.of(trainer.layout, run="test", participants=("ann",), batch=4)
+        server, sharing = ParameterServer(terms, trainer.initial()), Sharing(0.5, residual=True)
+        ann = Participant("ann", terms, trainer, sharing, random_state=1, path=path)
+        rng = np.random.default_rng(0)
+        ann.gather(rng.normal(size=(12, 4)).astype(np.float32), np.arange(12) % 2)
+        for _ in range(3):
+            ann.take(server.answer(ann.request()))
+            ann.settle(server.receive(ann.train()))
+            if stops:
+                ann.close()
+                trainer = NetworkTrainer(head(4, 2), optimiser=optimiser, decay=0.5)
+                ann = Participant.load(path, trainer=trainer, sharing=sharing)
+        ann.close()
+        return server.parameters
+
+    np.testing.assert_array_equal(learned(tmp_path / "a", stops=True), learned(tmp_path / "b", stops=False))
+    if optimiser == "adam":
+        trained = NetworkTrainer(head(4, 2), optimiser="adam")
+        trained.train(trained.initial(), np.ones((2, 4), np.float32), np.arange(2), 0)
+        with pytest.raises(ValueError, match="exp_avg"):
+            NetworkTrainer(head(3, 2, hidden=2), optimiser="adam").recall(trained.memory())

@@ -284,3 +284,15 @@ def test_terms_survive_the_wire(make_terms, changes):
 def test_wrong_initial_parameters_are_refused(make_terms, initial):
     with pytest.raises(InputError, match="78"):
         ParameterServer(make_terms(), initial)
+
+
+def test_downloads_of_float16_halve_the_bytes_and_leave_the_servers_own_parameters(make_server, make_terms, join):
+    exact, rounded = make_server(), make_server(terms=make_terms(half=True))
+    sizes = []
+    for server in (exact, rounded):
+        ann = join(server)
+        sizes.append(len(server.answer(ann.request())))
+        assert np.allclose(ann.parameters, server.parameters, rtol=2**-11, atol=0)
+        server.receive(ann.train())
+    assert sizes[0] - sizes[1] == 2 * rounded.terms.dimension
+    assert (rounded.parameters != rounded.parameters.astype(np.float16)).any()

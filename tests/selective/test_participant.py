@@ -22,8 +22,8 @@ from blindsight.errors import (
 from blindsight.rng import seeded_bytes
 from blindsight.selective import Participant, Sharing
 from blindsight.selective.codec import decode_sparse
-from blindsight.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
 from blindsight.selective.participant import change_between
+from blindsight.selective.protection import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
 from blindsight.selective.terms import Answer, Receipt, Upload
 
 SIZE = 78

@@ -17,8 +17,8 @@ from blindsight.errors import (
 )
 from blindsight.rng import seeded_bytes
 from blindsight.selective import Participant, Sharing
-from blindsight.selective import storage as participantfile
-from blindsight.selective.noise import ParticipantGaussian, RecordGaussian
+from blindsight.selective import participant as participantfile
+from blindsight.selective.protection import ParticipantGaussian, RecordGaussian
 from blindsight.selective.terms import Upload
 
 BATCHES = 2

@@ -11,10 +11,19 @@ from scipy import stats
 
 from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes
-from blindsight.selective import noise as noise_module
+from blindsight.selective import protection as noise_module
 from blindsight.selective.codec import decode_sparse, encode_sparse
-from blindsight.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
-from blindsight.selective.protection import Sharing, protect, remainder, select_largest, select_random
+from blindsight.selective.protection import (
+    Laplace,
+    ParticipantGaussian,
+    PublishedLaplace,
+    RecordGaussian,
+    Sharing,
+    protect,
+    remainder,
+    select_largest,
+    select_random,
+)
 
 FALSE_ALARM = 1e-6
 

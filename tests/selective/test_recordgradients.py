@@ -11,7 +11,7 @@ from blindsight.extras import to_batch  # noqa: E402
 from blindsight.rng import seeded_bytes  # noqa: E402
 from blindsight.selective import trainers as recordgradients  # noqa: E402
 from blindsight.selective.networks import head, layout_of, small_cnn  # noqa: E402
-from blindsight.selective.noise import RecordGaussian  # noqa: E402
+from blindsight.selective.protection import RecordGaussian  # noqa: E402
 from blindsight.selective.trainers import NetworkTrainer, RecordGradients  # noqa: E402
 from tests.selective.nets import Tied, seeded_module  # noqa: E402
 

@@ -19,14 +19,14 @@ from blindsight.selective.accounting import (
     sharing_statement,
     upload_loss,
 )
-from blindsight.selective.noise import (
+from blindsight.selective.protection import (
     Laplace,
     ParticipantGaussian,
     PublishedLaplace,
     RecordGaussian,
+    Sharing,
     calibrate_participant,
 )
-from blindsight.selective.protection import Sharing
 from blindsight.selective.trainers import SoftmaxTrainer
 
 LAPLACE = Sharing(0.1, select="random", bound=0.1, noise=Laplace(1.0))

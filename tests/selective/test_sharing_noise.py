@@ -14,8 +14,8 @@ from scipy import stats
 from blindsight.dp.accounting import GaussianLoss, epsilon_of
 from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes
-from blindsight.selective import noise as noise_module
-from blindsight.selective.noise import (
+from blindsight.selective import protection as noise_module
+from blindsight.selective.protection import (
     Laplace,
     ParticipantGaussian,
     PublishedLaplace,

@@ -10,7 +10,7 @@ from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes
 from blindsight.selective.accounting import compose_sharing
 from blindsight.selective.methods import NeverUpdated
-from blindsight.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
+from blindsight.selective.protection import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
 from blindsight.selective.study import BATCH, OURS, STATED_DELTA, SharingOptions
 from blindsight.selective.timeline import MethodResult, Setting, Timeline, schedule_days, simulate_days
 from blindsight.selective.trainers import SoftmaxTrainer

@@ -9,7 +9,7 @@ from blindsight.dp import Ledger
 from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes
 from blindsight.selective import Sharing, asynchronous, random_order, round_robin, simulate
-from blindsight.selective.noise import ParticipantGaussian
+from blindsight.selective.protection import ParticipantGaussian
 
 NAMES = ("ann", "bob", "cem")
 SPEEDS = {"ann": 4.0, "bob": 2.0, "cem": 1.0}

@@ -7,7 +7,7 @@ from scipy.stats import chi2
 from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes
-from blindsight.selective.noise import RecordGaussian
+from blindsight.selective.protection import RecordGaussian
 from blindsight.selective.trainers import SoftmaxTrainer
 
 CLASSES, FEATURES = 3, 4

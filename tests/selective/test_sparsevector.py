@@ -10,9 +10,9 @@ from scipy import stats
 from blindsight.dp.mechanisms import LaplaceMechanism
 from blindsight.dp.sampling import discrete_laplace
 from blindsight.rng import seeded_bytes
-from blindsight.selective import noise as noise_module
-from blindsight.selective import noise as sparsevector
-from blindsight.selective.noise import Laplace, PublishedLaplace, Split, select_above, sparse_vector
+from blindsight.selective import protection as noise_module
+from blindsight.selective import protection as sparsevector
+from blindsight.selective.protection import Laplace, PublishedLaplace, Split, select_above, sparse_vector
 
 FALSE_ALARM = 1e-6
 

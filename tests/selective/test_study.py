@@ -111,9 +111,9 @@ def test_a_study_is_played_to_the_end():
 def test_proven_noise_reaches_the_trainers():
     study, _ = prepared()
     options = SharingOptions(share=0.5, noise="record", epsilon=8.0, delta=1e-5, clip=1.0)
-    noise = options.sharing(study.schedule, steps=1).noise
+    noise = options.sharing(study.schedule, steps=study.steps).noise
     assert study.make_trainer(record_noise=noise).record_noise == noise
-    ours = study.simulate(options.methods(study.schedule, steps=1)[3:4], delta=1e-5).methods[0]
+    ours = study.simulate(options.methods(study.schedule, steps=study.steps)[3:4], delta=1e-5).methods[0]
     assert ours.uploads[-1] > 0
     assert ours.epsilon <= 8
 

@@ -9,8 +9,7 @@ import pytest
 from blindsight.data.features import Standardiser
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.selective.methods import Centralised, NeverUpdated, SelectiveMethod
-from blindsight.selective.noise import PublishedLaplace
-from blindsight.selective.protection import Sharing
+from blindsight.selective.protection import PublishedLaplace, Sharing
 from blindsight.selective.timeline import Photos, Timeline, schedule_days, simulate_days, train_initial
 from blindsight.selective.trainers import SoftmaxTrainer
 

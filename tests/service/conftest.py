@@ -1,4 +1,4 @@
-"""Databases for the service's tests, new SQLite files or databases of a real PostgreSQL, and a computed showcase."""
+"""Databases for the service's tests, new SQLite files or databases of a real PostgreSQL, and a computed demos."""
 
 import sys
 from pathlib import Path
@@ -54,8 +54,8 @@ def sqlite_database(sqlite_url):
 
 
 @pytest.fixture(scope="session")
-def showcase_folder(shared_folder):
-    """The folder of a finished showcase, which nobody changes."""
-    from pageservice import computed_showcase
+def demo_folder(shared_folder):
+    """The folder of a finished demos, which nobody changes."""
+    from pageservice import computed_demos
 
-    return computed_showcase(shared_folder / "showcase")
+    return computed_demos(shared_folder / "demos")

@@ -1,4 +1,4 @@
-"""A small service with its page on a real socket, and a showcase of few pictures that all tests share."""
+"""A small service with its page on a real socket, and a demos of few pictures that all tests share."""
 
 import shutil
 from contextlib import ExitStack
@@ -6,41 +6,40 @@ from pathlib import Path
 from unittest.mock import patch
 
 import httpx
-from smallservice import TLS, open_service, serving
+from smallservice import TLS, enrolled, open_service, serving
 
 from blindsight.files import exclusive_lock
 from blindsight.service.api import create_app
-from blindsight.service.demo import Showcase
-from blindsight.service.exhibits import Size
+from blindsight.service.demo import Demos, Size
 from tests.keys import fixed_primes
 
-SIZE = Size(pictures=500, components=40, queries=60, rounds=2, key_bits=2048)
+SIZE = Size(pictures=500, components=40, queries=60, rounds=2, key_bits=2048, photos=0)
 NAMES = ("sift-smiling-male", "search", "audit", "learn")
 
 
-def computed_showcase(folder: Path) -> Path:
-    """Return the folder of a finished showcase, computed once for all processes of a test run."""
+def computed_demos(folder: Path) -> Path:
+    """Return the folder of a finished demos, computed once for all processes of a test run."""
     folder.mkdir(exist_ok=True)
     done = folder / "done"
     with exclusive_lock(folder / "lock"):
         if not done.exists():
-            fewer = {"service.exhibits.EPSILONS": (1.0, 4.0), "audit.portraits._PROBES": 9}
+            fewer = {"service.demo.EPSILONS": (1.0, 4.0), "audit.inversion._PROBES": 9}
             with ExitStack() as patches:
                 patches.enter_context(fixed_primes())
                 for name, value in fewer.items():
                     patches.enter_context(patch(f"blindsight.{name}", value))
-                showcase = Showcase(folder / "showcase", SIZE)
-                showcase.start()
-                stages = {name: showcase.wait(name) for name in NAMES}
-                showcase.close()
+                demos = Demos(folder / "demos", SIZE)
+                demos.start()
+                stages = {name: demos.wait(name) for name in NAMES}
+                demos.close()
             assert all(state.stage == "ready" for state in stages.values()), stages
             done.touch()
-    return folder / "showcase"
+    return folder / "demos"
 
 
-def tiny_showcase(computed: Path, folder: Path) -> Showcase:
-    """Return a copy of the finished showcase in a new folder; the caller closes it."""
-    return Showcase(shutil.copytree(computed, folder), SIZE)
+def tiny_demos(computed: Path, folder: Path) -> Demos:
+    """Return a copy of the finished demos in a new folder; the caller closes it."""
+    return Demos(shutil.copytree(computed, folder), SIZE)
 
 
 class PageService:
@@ -50,11 +49,11 @@ class PageService:
         self.gateway = open_service(folder / "service", requests_per_minute=1e6)
         self.operator_token = self.gateway.principals.first_run()
         self.operator = self.gateway.principals.authenticate(self.operator_token)
-        self.showcase = tiny_showcase(computed, folder / "showcase")
+        self.demos = tiny_demos(computed, folder / "demos")
         self._open = ExitStack()
         self._open.callback(self.gateway.close)
-        self._open.callback(self.showcase.close)
-        self.home = self._open.enter_context(serving(create_app(self.gateway.settings, self.gateway, self.showcase)))
+        self._open.callback(self.demos.close)
+        self.home = self._open.enter_context(serving(create_app(self.gateway.settings, self.gateway, self.demos)))
         self.close = self._open.close
         self.visitor = self.browser()
 
@@ -68,5 +67,5 @@ class PageService:
 
     def newcomer(self, name, role):
         """Return somebody new, with a browser of theirs."""
-        principal, token = self.gateway.create_principal(self.operator, name, role)
+        principal, token = enrolled(self.gateway, self.operator, name, role)
         return principal, self.browser(token)

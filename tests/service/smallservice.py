@@ -4,7 +4,9 @@ Run as a program, with a folder, it is a service to be killed.
 """
 
 import io
+import json
 import os
+import shutil
 import socket
 import ssl
 import sys
@@ -14,19 +16,20 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Semaphore, Thread
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 from PIL import Image
 from sklearn.linear_model import LogisticRegression
 
+from blindsight.crypto.sealedbox import ExchangeKey
 from blindsight.data import Dataset
-from blindsight.service.foundation import lay_foundation
+from blindsight.service.api import Server, run_service
 from blindsight.service.gateway import Gateway
+from blindsight.service.keys import epoch_context
 from blindsight.service.principals import Principal
-from blindsight.service.running import Server
 from blindsight.service.settings import ServiceSettings
+from blindsight.service.verification import platform_data
 from blindsight.sift.attackers import Attacker
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.verify import Verifier
@@ -97,14 +100,22 @@ def frames(count, seed=5):
 @cache
 def foundation():
     with TemporaryDirectory() as folder:
-        return lay_foundation(collection(), Cells(), cache=Path(folder))
+        return platform_data(collection(), Cells(), cache=Path(folder), unchanging=("gender", "age"))
 
 
 def open_service(folder, *, verifier=LIGHT, **more):
-    with patch("blindsight.service.gateway.lay_foundation", lambda *_, **__: foundation()):
+    with patch("blindsight.service.gateway.platform_data", lambda *_, **__: foundation()):
         return Gateway.open(
             ServiceSettings(folder, **{"verdict_seconds": 1e-6} | more), verifier=verifier, learner=PPLS(5, np.inf)
         )
+
+
+def copied(folder, target):
+    """A copy of a service that does not run, with its open keys."""
+    for end in ("", "-keys"):
+        if Path(f"{folder}{end}").exists():
+            shutil.copytree(f"{folder}{end}", f"{target}{end}", dirs_exist_ok=bool(end))
+    return target
 
 
 @contextmanager
@@ -136,18 +147,37 @@ PLUS, MINUS = linear({0: 1.0, 1: 0.08}), linear({0: 1.0, 1: -0.08})  # alone har
 SMILE, XOR = linear({1: 1.0}), linear({10: 1.0}, {11: 1.0})
 
 
+KEY = ExchangeKey(bytes(range(32)))
+"""Of every owner in these tests."""
+
+
+def enrolled(gateway, operator, name, role, **more):
+    """Somebody new who has redeemed their code, and their token."""
+    return gateway.enrol(gateway.create_principal(operator, name, role, **more)[1], KEY.public.hex())
+
+
+def epoch_keys(gateway, owner):
+    """What an owner hands over who allows something."""
+    sealed = {epoch.id: bytes.fromhex(epoch.sealed) for epoch in gateway.epochs(owner)}
+    return {id: KEY.open(box, context=epoch_context(id)).hex() for id, box in sealed.items()}
+
+
+def allow(gateway, owner, job):
+    return gateway.answer(owner, job, "allow", epoch_keys(gateway, owner))
+
+
 class Cast:
     """An operator, Ann who hides smiling and has three frames, and apps that ask for gender."""
 
     def __init__(self, gateway, apps="XYZ"):
         gateway.principals.first_run()
         self.operator = next(one for one in gateway.principals.list() if one.role == "operator")
-        self.ann, self.ann_token = gateway.create_principal(self.operator, "Ann", "owner")
+        self.ann, self.ann_token = enrolled(gateway, self.operator, "Ann", "owner")
         self.apps: dict[str, Principal] = {}
         gateway.set_private(self.ann, ["smiling"])
         self.frames = [gateway.add_frame(self.ann, content) for content in frames(3)]
         for name in apps:
-            self.apps[name] = gateway.create_principal(self.operator, name, "app")[0]
+            self.apps[name] = enrolled(gateway, self.operator, name, "app")[0]
             gateway.register_app(self.apps[name], ["gender"])
         work(gateway)
 
@@ -177,27 +207,15 @@ def asked(gateway, cast, sift=None, app="X", **more):
 
 
 def granted(gateway, cast, sift=None, app="X", **more):
-    number = gateway.answer(cast.ann, asked(gateway, cast, sift, app, **more), "allow").grant
+    number = allow(gateway, cast.ann, asked(gateway, cast, sift, app, **more)).grant
     assert number is not None
     return number
 
 
-class Line(deque[Any]):
-    """Those who wait; tells when somebody has come."""
-
-    def __init__(self):
-        super().__init__()
-        self.come = Semaphore(0)
-
-    def append(self, place):
-        super().append(place)
-        self.come.release()
-
-
 def together(commit, *calls):
     """Make calls at the same time that wait for `commit` in this order; return what each returns or raises."""
-    line, outcomes = Line(), [None] * len(calls)
-    commit._waiting, commit._led = line, True  # as if somebody led just now
+    outcomes, came, waiting = [None] * len(calls), Semaphore(0), deque()
+    enter, commit._enter = commit._enter, lambda places: (waiting.extend(places), came.release())
 
     def make(number):
         try:
@@ -208,8 +226,9 @@ def together(commit, *calls):
     threads = [Thread(target=make, args=(number,)) for number in range(len(calls))]
     for thread in threads:
         thread.start()
-        line.come.acquire()
-    line[0].called.set()  # nobody leads any more
+        came.acquire()
+    commit._enter = enter
+    commit._enter(list(waiting))
     for thread in threads:
         thread.join()
     return outcomes
@@ -227,14 +246,14 @@ def releasing(folder):
         tell(len(gateway.release(cast.apps["X"], "Ann", latest=1).rows))
 
 
-def crowding(folder):
+def crowding(folder, person="Ann", **more):
     """Release for ever to four at a time."""
-    gateway = open_service(folder)
+    gateway = open_service(folder, **more)
     app = Cast.again(gateway).apps["X"]
 
     def ask():
         while True:
-            tell(len(gateway.release(app, "Ann", latest=1).rows))
+            tell(len(gateway.release(app, person, latest=1).rows))
 
     for _ in range(4):
         Thread(target=ask).start()
@@ -253,5 +272,12 @@ def verifying(folder):
     gateway.worker.run_one()
 
 
+def sharing(folder, **more):
+    """Serve from two processes, and tell where."""
+    settings = ServiceSettings(folder, port=0, requests_per_minute=10**9, **more)
+    run_service(settings, lambda: open_service(folder, **more), lambda url, _: tell(url), page=False)
+
+
 if __name__ == "__main__":
-    {"releasing": releasing, "crowding": crowding, "verifying": verifying}[sys.argv[1]](Path(sys.argv[2]))
+    does = {"releasing": releasing, "crowding": crowding, "verifying": verifying, "sharing": sharing}[sys.argv[1]]
+    does(Path(sys.argv[2]), **json.loads(sys.argv[3] if len(sys.argv) > 3 else "{}"))

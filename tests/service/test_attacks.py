@@ -15,10 +15,12 @@ from fastapi import FastAPI, Request
 from smallservice import (
     FEATURES,
     GENDER,
+    KEY,
     SMILE,
     TLS,
     Cast,
     asked,
+    enrolled,
     frames,
     granted,
     linear,
@@ -34,8 +36,8 @@ from blindsight.service.api import create_app
 from blindsight.service.gateway import MOST_WAITING
 from blindsight.service.limits import HEAD_BYTES, RateLimit, add_limits, cost_of
 from blindsight.service.pages.rendering import Sessions
+from blindsight.service.proposals import sift_from_json
 from blindsight.service.settings import ServiceSettings
-from blindsight.service.siftjson import sift_from_json
 
 
 def test_texts_among_the_numbers_of_a_sift_are_not_padded_to_the_longest():
@@ -169,8 +171,8 @@ def knocking(tmp_path):
     """A service on a socket with people in it, and what they send."""
     gateway = open_service(tmp_path / "service", requests_per_minute=1e6)
     cast = Cast(gateway)
-    cast.tokens = {one.name: str(gateway.rotate_token(cast.operator, one.id)) for one in gateway.principals.list()}
-    _, cast.tokens["Bob"] = gateway.create_principal(cast.operator, "Bob", "owner")
+    cast.tokens = {one.name: str(gateway.rotate_token(one)) for one in gateway.principals.list()}
+    _, cast.tokens["Bob"] = enrolled(gateway, cast.operator, "Bob", "owner")
     with ExitStack() as stack:
         stack.callback(gateway.close)
         home = stack.enter_context(serving(create_app(gateway.settings, gateway), gateway.settings))
@@ -186,10 +188,10 @@ def test_one_owners_uploads_hold_up_nobody_else(knocking, monkeypatch):
     gateway, _, call = knocking
     begun, go_on = threading.Semaphore(0), threading.Event()
 
-    def held(content, *, size):
+    def held(content, **how):
         begun.release()
         assert go_on.wait(60)
-        return decode(content, size=size)
+        return decode(content, **how)
 
     monkeypatch.setattr("blindsight.service.frames.decode", held)
     with ThreadPoolExecutor(12) as pool:
@@ -328,7 +330,8 @@ def test_names_that_look_alike_are_one_name(knocking):
         gateway.principals.create("Zoe\u0308", "owner")
     made = call("operator", "POST", "/v1/principals", json={"name": "Zoe\u0308", "role": "owner"})
     assert made.json()["principal"]["name"] == "Zo\u00eb"
-    cast.tokens["Zo\u00eb"] = made.json()["token"]
+    code = {"code": made.json()["code"], "public_key": KEY.public.hex()}
+    cast.tokens["Zo\u00eb"] = call("operator", "POST", "/v1/enrolment", json=code).json()["token"]
     assert call("Zo\u00eb", "GET", "/v1/people/Zoe\u0308").json()["person"] == "Zo\u00eb"
 
 
@@ -360,7 +363,7 @@ def test_logging_out_ends_a_session_and_its_cookie_is_no_token(knocking):
     now[0] = 86_400.0
     assert sessions.who(second) is None
     third = sessions.begin(token)
-    gateway.rotate_token(cast.operator, cast.ann.id)
+    gateway.rotate_token(cast.ann)
     assert sessions.who(third) is None
 
 

@@ -1,14 +1,19 @@
 """The page in a real browser: all five tabs clicked through, checked by axe in every look, and used by keyboard."""
 
+import io
+import json
 import os
 import shutil
 from importlib.resources import files
 
 import pytest
 from pageservice import PageService
-from smallservice import Cast, asked
+from PIL import Image
+from smallservice import KEY, Cast, asked, frames
 
-from blindsight.service.exhibits import Exhibit
+from blindsight.client import Identity
+from blindsight.crypto.sealedbox import ExchangeKey
+from blindsight.service.demo import Demo
 
 CHROMIUM = shutil.which("chromium")
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text()
@@ -17,8 +22,8 @@ TABS = ("Sift", "Search", "Learn", "Audit", "Ledger")
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory, showcase_folder):
-    opened = PageService(tmp_path_factory.mktemp("browser"), showcase_folder)
+def service(tmp_path_factory, demo_folder):
+    opened = PageService(tmp_path_factory.mktemp("browser"), demo_folder)
     opened.cast = Cast(opened.gateway, apps="XY")
     yield opened
     opened.close()
@@ -108,7 +113,7 @@ def test_charts_tell_numbers_and_a_click_on_a_picture_changes_the_answers_in_pla
     page = open_page()
     page.goto("/search")
     page.locator(".chart .u-over").hover(position={"x": 30, "y": 40})
-    first = next(one for one in service.showcase.exhibit("search")["methods"] if one["name"] == "codebook")
+    first = next(one for one in service.demos.get("search")["methods"] if one["name"] == "codebook")
     value = page.locator(".u-series", has_text="codebook").first.locator(".u-value")
     assert value.text_content() == f"{first['scores'][0]['score']:.3f}"
     page.evaluate("window.stayed = true")
@@ -146,17 +151,60 @@ def test_an_owner_answers_a_proposal(service, open_page):
     desk.get_by_text("Evidence: every attacker").click()
     assert desk.get_by_role("cell", name="smiling").first.is_visible()
     desk.get_by_role("button", name="Allow").click()
+    desk.get_by_text("Your key is not in this browser. Bring its file first").wait_for()
+    desk.get_by_text("Your pictures: 3").click()
+    other = json.dumps({"key": "07" * 32}).encode()
+    for content, said in ((b"{}", "holds no key"), (other, "of somebody else")):
+        desk.get_by_label("Bring its file").set_input_files({"name": "a", "mimeType": "text/plain", "buffer": content})
+        desk.get_by_text(said).wait_for()
+    mine = json.dumps({"key": KEY.secret_bytes().hex()}).encode()
+    with page.expect_navigation():
+        desk.get_by_label("Bring its file").set_input_files({"name": "a", "mimeType": "text/plain", "buffer": mine})
+    assert_shown(page, desk, frames(3)[::-1])
+    assert axe_finds(page) == []
+    desk.get_by_role("button", name="Allow").click()
     page.wait_for_url("**/sift#desk")
     assert service.gateway.proposal(service.cast.ann, job).answer == "allow"
     page.goto("/ledger")
     assert page.get_by_role("cell", name="Y", exact=True).is_visible()
 
 
+def assert_shown(page, desk, pictures):
+    """The pictures on the desk were opened by the page's script, each pixel of them."""
+    desk.get_by_text("Your pictures").click()
+    views = desk.locator("canvas[data-shown=yes]")
+    views.nth(len(pictures) - 1).wait_for()
+    read = "view => [...view.getContext('2d').getImageData(0, 0, view.width, view.height).data]"
+    for view, picture in zip(views.all(), pictures, strict=True):
+        image = Image.open(io.BytesIO(picture)).convert("RGBA")
+        assert bytes(view.evaluate(read)) == image.tobytes()
+
+
+def test_a_code_is_redeemed_in_the_browser_and_its_key_opens_pictures(service, open_page):
+    made, code = service.gateway.create_principal(service.operator, "Zoe", "owner")
+    page = open_page()
+    page.goto("/login")
+    page.get_by_label("Code").fill(code)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Redeem").click()
+    page.wait_for_url("**/sift")
+    identity = Identity.load(saved.value.path())
+    zoe = service.gateway.principals.get(made.id)
+    assert (identity.name, identity.role) == ("Zoe", "owner")
+    assert ExchangeKey(bytes.fromhex(identity.key)).public.hex() == zoe.public_key
+    assert service.gateway.principals.authenticate(identity.token) == zoe
+    sent = frames(2, seed=77)
+    for one in sent:
+        service.gateway.add_frame(zoe, one)
+    page.goto("/sift")
+    assert_shown(page, page.get_by_role("region", name="Your decisions"), sent[::-1])
+
+
 def test_a_new_policy_is_tried_and_shown_when_it_is_there(service, open_page, monkeypatch):
-    name, shown = "sift-smiling-male", service.showcase
-    data, face = shown.exhibit(name), shown.picture(name, "face-0.png")
-    made = Exhibit(data | {"public": "eyeglasses"}, dict.fromkeys(data["faces"], face))
-    monkeypatch.setattr("blindsight.service.demo.sift_exhibit", lambda *_: made)
+    name, shown = "sift-smiling-male", service.demos
+    data, face = shown.get(name), shown.picture(name, "face-0.png")
+    made = Demo(data | {"public": "eyeglasses"}, dict.fromkeys(data["faces"], face))
+    monkeypatch.setattr("blindsight.service.demo.show_sift", lambda *_: made)
     page = open_page(token=service.cast.ann_token)
     page.goto("/sift")
     page.get_by_label("The app may learn").select_option("eyeglasses")

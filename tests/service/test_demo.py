@@ -1,4 +1,4 @@
-"""The exhibits: whole, right by an independent count, kept as files, and never half written."""
+"""The demos: whole, right by an independent count, kept as files, and never half written."""
 
 import json
 import threading
@@ -6,21 +6,19 @@ from io import BytesIO
 
 import numpy as np
 import pytest
-from pageservice import NAMES, SIZE, tiny_showcase
+from pageservice import NAMES, SIZE, tiny_demos
 from PIL import Image
 
-from blindsight.data import Thumbnails, extract, load
 from blindsight.errors import DataError, InputError, UnknownNameError
-from blindsight.learn.classifier import FederatedClassifier
+from blindsight.learn.estimators import FederatedClassifier
 from blindsight.service import demo
-from blindsight.service.demo import Showcase, sift_name
-from blindsight.service.exhibits import Exhibit, Size, Stock, seen_rounds
+from blindsight.service.demo import Demo, DemoData, Demos, Size, seen_rounds, sift_name
 
 
 @pytest.fixture
-def made(showcase_folder):
-    """The finished showcase, which no test may add to."""
-    opened = Showcase(showcase_folder, SIZE)
+def made(demo_folder):
+    """The finished demos, which no test may add to."""
+    opened = Demos(demo_folder, SIZE)
     yield opened
     opened.close()
 
@@ -38,7 +36,7 @@ def named_pictures(data):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_exhibit_has_exactly_the_pictures_it_names(made, name):
-    data = made.exhibit(name)
+    data = made.get(name)
     there = {path.name for path in (made.folder / name).glob("*.png")}
     assert named_pictures(data) == there != set()
     for file in there:
@@ -46,7 +44,7 @@ def test_an_exhibit_has_exactly_the_pictures_it_names(made, name):
 
 
 def test_sifting_hides_what_raw_features_tell(made):
-    data = made.exhibit("sift-smiling-male")
+    data = made.get("sift-smiling-male")
     raw, *sifted = [max(guess["accuracy"] for guess in group["guesses"]) for group in data["attackers"]]
     assert raw == data["raw"]["private"] > 0.7
     assert all(guess < raw - 0.05 for guess in sifted)
@@ -57,27 +55,29 @@ def test_sifting_hides_what_raw_features_tell(made):
 
 
 def test_search_answers_stand_in_order_of_distance_and_are_marked_rightly(made):
-    digits = load("digits")
-    features = extract(digits, Thumbnails())
+    source = DemoData(SIZE)
+    features, faces = source.features, source.faces
+    kinds = np.stack([faces.attribute("male"), faces.attribute("outdoors")], axis=1)
 
     def row(file):
-        return int(file.removeprefix("digit-").removesuffix(".png"))
+        return int(file.removeprefix("photo-").removesuffix(".png"))
 
-    for query in made.exhibit("search")["queries"]:
+    for query in made.get("search")["queries"]:
         asked = row(query["picture"])
         for answer in query["answers"]:
-            shown = [digits.labels[row(item["picture"])] == digits.labels[asked] for item in answer["found"]]
+            shown = [bool((kinds[row(item["picture"])] == kinds[asked]).all()) for item in answer["found"]]
             assert [item["right"] for item in answer["found"]] == shown
         (exact,) = [one["found"] for one in query["answers"] if one["method"] == "features"]
-        distances = np.linalg.norm(features[[row(item["picture"]) for item in exact]] - features[asked], axis=1)
-        assert (np.diff(distances) >= -1e-6).all()
+        found = features[[row(item["picture"]) for item in exact]]
+        cosines = found @ features[asked] / np.linalg.norm(found, axis=1) / np.linalg.norm(features[asked])
+        assert (np.diff(cosines) <= 1e-5).all()
 
 
 def test_rounds_played_one_by_one_are_those_of_one_run():
-    stock = Stock(SIZE)
-    seen = list(seen_rounds(stock, "masks", 2, lambda *_: None))
+    source = DemoData(SIZE)
+    seen = list(seen_rounds(source, "masks", 2, lambda *_: None))
     whole = FederatedClassifier("masks", rounds=2, multilabel=True, random_state=SIZE.seed)
-    whole.fit(stock.study.owners, public=stock.study.public, validation=stock.study.test)
+    whole.fit(source.study.owners, public=source.study.public, validation=source.study.test)
     assert [one.report.score for one in seen] == pytest.approx([report.score for report in whole.history_])
     assert [one.first_score for one in seen] == [whole.public_score_] * 2
     roles = [[view.role for view in one.views] for one in seen]
@@ -85,17 +85,17 @@ def test_rounds_played_one_by_one_are_those_of_one_run():
 
 
 def test_an_audit_draws_a_likeness_from_a_plain_update_alone(made):
-    for row in made.exhibit("audit")["rows"]:
+    for row in made.get("audit")["rows"]:
         assert row["similarity"]["plain"] > row["blind"] > row["similarity"]["aggregator"]
 
 
 def test_exhibits_outlive_the_process_but_not_another_size_or_damage(made, tmp_path):
     assert [made.ask(name).stage for name in NAMES] == ["ready"] * 4
-    assert Showcase(made.folder, Size(pictures=501)).state("audit").stage == "missing"
-    copy = tiny_showcase(made.folder, tmp_path / "showcase")
+    assert Demos(made.folder, Size(pictures=501)).state("audit").stage == "missing"
+    copy = tiny_demos(made.folder, tmp_path / "demos")
     for content in (b"", b'{"made": ', b"{}", b"[]", b"\xff\xfe"):
-        (copy.folder / "audit" / "exhibit.json").write_bytes(content)
-        assert copy.exhibit("audit") is None
+        (copy.folder / "audit" / "demo.json").write_bytes(content)
+        assert copy.get("audit") is None
         assert copy.state("audit").stage == "missing"
 
 
@@ -108,7 +108,7 @@ def test_only_known_names_become_folders(made):
 
 
 def test_only_pictures_of_the_exhibit_are_read(made):
-    for file in ("exhibit.json", "../learn/round-1-0.png", "..", "", "/etc/hostname"):
+    for file in ("demo.json", "../learn/round-1-0.png", "..", "", "/etc/hostname"):
         assert made.picture("search", file) is None
 
 
@@ -121,37 +121,37 @@ def test_a_policy_needs_two_known_attributes():
 
 
 def test_what_failed_says_why_and_is_tried_again(tmp_path, monkeypatch):
-    def fails(stock, progress):
+    def fails(source, progress):
         raise DataError("there are too few pictures.")
 
-    def breaks(stock, progress):
+    def breaks(source, progress):
         raise RuntimeError("a secret of the inside")
 
-    shown = Showcase(tmp_path, SIZE)
+    shown = Demos(tmp_path, SIZE)
     for make, told in ((fails, "too few pictures"), (breaks, "")):
         monkeypatch.setitem(demo._FIXED, "audit", make)
         shown.ask("audit")
         assert shown.wait("audit").stage == "failed"
         assert told in shown.state("audit").what
         assert "secret" not in shown.state("audit").what
-    monkeypatch.setitem(demo._FIXED, "audit", lambda stock, progress: Exhibit({"rows": []}))
+    monkeypatch.setitem(demo._FIXED, "audit", lambda source, progress: Demo({"rows": []}))
     shown.ask("audit")
     assert shown.wait("audit").stage == "ready"
-    assert shown.exhibit("audit") == {"rows": []}
+    assert shown.get("audit") == {"rows": []}
     shown.close()
 
 
 def test_closing_interrupts_and_leaves_nothing_half_written(tmp_path, monkeypatch):
     begun, go_on = threading.Event(), threading.Event()
 
-    def endless(stock, progress):
+    def endless(source, progress):
         begun.set()
         go_on.wait()
         while True:
             progress("for ever", 1, 2)
 
     monkeypatch.setitem(demo._FIXED, "audit", endless)
-    shown = Showcase(tmp_path, SIZE)
+    shown = Demos(tmp_path, SIZE)
     assert shown.ask("audit").stage == "waiting"
     begun.wait()
     assert shown.state("audit").stage == "running"
@@ -165,14 +165,14 @@ def test_closing_interrupts_and_leaves_nothing_half_written(tmp_path, monkeypatc
 def test_progress_is_told(tmp_path, monkeypatch):
     told, go_on = threading.Event(), threading.Event()
 
-    def make(stock, progress):
+    def make(source, progress):
         progress("drawing", 3, 7)
         told.set()
         go_on.wait()
-        return Exhibit({})
+        return Demo({})
 
     monkeypatch.setitem(demo._FIXED, "audit", make)
-    shown = Showcase(tmp_path, SIZE)
+    shown = Demos(tmp_path, SIZE)
     shown.ask("audit")
     told.wait()
     assert vars(shown.state("audit")) == {"stage": "running", "what": "drawing", "done": 3, "total": 7}
@@ -199,7 +199,7 @@ def test_a_live_run_tells_everything_to_those_who_come_late(made):
 def test_one_run_at_a_time_and_it_can_be_stopped(made, monkeypatch):
     begun, go_on = threading.Event(), threading.Event()
 
-    def slow(stock, scheme, rounds, progress):
+    def slow(source, scheme, rounds, progress):
         begun.set()
         go_on.wait()
         progress("round 1: training", 0, 5)

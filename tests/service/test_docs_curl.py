@@ -1,9 +1,11 @@
 """The page about the service keeps its word: its curl lines, run as they stand, lead from a token to a release."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,10 @@ from smallservice import serving
 
 from blindsight.data import faces
 from blindsight.service.api import create_app
-from blindsight.service.foundation import drawn_frames
 from blindsight.service.gateway import Gateway
 from blindsight.service.log import verify_export
 from blindsight.service.settings import ServiceSettings
+from blindsight.service.verification import drawn_frames
 from blindsight.sift.trial import QUICK
 from blindsight.sift.verify import Verifier
 
@@ -41,7 +43,8 @@ def test_the_curl_lines_lead_to_a_release(service, tmp_path):
     script = f"set -euo pipefail\n{field}\n{lines}"
     done = subprocess.run(
         ["bash", "-c", script],
-        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "URL": url, "OPERATOR": token},
+        env={"PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin", "URL": url, "OPERATOR": token}
+        | ({"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}),
         cwd=tmp_path,
         capture_output=True,
         text=True,

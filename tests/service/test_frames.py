@@ -11,16 +11,44 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from PIL import Image
-from smallservice import Cells, frames, pictures, png, traits
+from smallservice import KEY, Cells, frames, pictures, png, traits
 
 from blindsight.data.images import decode
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.service.frames import FrameStore
+from blindsight.service.keys import Keys, picture_context
+
+
+def keyed(folder, database, *people):
+    """Keys of people who all have the same one, and whose features may be read."""
+    keys = Keys(folder / "keys", database)
+    for person in people:
+        keys.begin(person, KEY.public.hex(), keep=True)
+    return keys
 
 
 @pytest.fixture
 def store(tmp_path, database):
-    return FrameStore(tmp_path / "frames", database, Cells(), size=8, pixels=10_000)
+    keys = keyed(tmp_path, database, "Ann", EVIL)
+    return FrameStore(tmp_path / "frames", database, Cells(), keys, size=8, pixels=10_000)
+
+
+@pytest.fixture
+def make_store(tmp_path, sqlite_database):
+    """What opens stores in the same place, of people who are known."""
+    keys = keyed(tmp_path, sqlite_database, "Ann")
+    return lambda pipeline=None, **more: FrameStore(
+        tmp_path / "frames", sqlite_database, pipeline or Cells(), keys, size=8, **more
+    )
+
+
+def opened(picture, frame):
+    content, sealed = picture
+    assert sealed
+    return KEY.open(content, context=picture_context(frame))
+
+
+EVIL = "../../etc/passwd\\..'; DROP TABLE frames; --<script>"
 
 
 def bomb(width: int, height: int) -> bytes:
@@ -40,7 +68,7 @@ def test_features_and_picture_come_back(store):
     ids = [store.add("Ann", png(image)) for image in images]
     assert store.ids("Ann") == tuple(ids)
     assert np.array_equal(store.features("Ann", ids[::-1]), Cells().transform(images[::-1]))
-    assert np.array_equal(np.asarray(Image.open(io.BytesIO(store.picture("Ann", ids[2])))), images[2])
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(opened(store.picture("Ann", ids[2]), ids[2])))), images[2])
     assert np.array_equal(store.latest("Ann", 2), Cells().transform(images[2:]))
     for wrong in (9, 0):
         with pytest.raises(InputError):
@@ -58,7 +86,7 @@ def test_nobody_gets_the_frame_of_somebody_else(store):
 
 
 def test_names_never_become_paths(store, tmp_path):
-    person = "../../etc/passwd\\..'; DROP TABLE frames; --<script>"
+    person = EVIL
     store.add(person, frames(1)[0])
     (path,) = (tmp_path / "frames").rglob("*.npz")
     assert path.parent.name == hashlib.sha256(person.encode()).hexdigest()[:32]
@@ -85,31 +113,32 @@ def test_what_is_no_picture_is_refused_with_a_sentence(store, tmp_path):
     assert list((tmp_path / "frames").rglob("*.npz")) == []
 
 
-def test_bombs_and_too_many_bytes_are_refused_by_default(tmp_path, sqlite_database):
-    store = FrameStore(tmp_path / "frames", sqlite_database, Cells(), size=8)
-    with pytest.raises(InputError, match="16,000,000"):
-        store.add("Ann", bomb(4_001, 4_000))
+def test_bombs_and_too_many_bytes_are_refused_by_default(make_store):
+    store = make_store()
+    with pytest.raises(InputError, match="50,000,000"):
+        store.add("Ann", bomb(5_001, 10_000))
     with pytest.raises(InputError, match="50"):
-        FrameStore(tmp_path / "frames", sqlite_database, Cells(), size=8, content_bytes=50).add("Ann", frames(1)[0])
+        make_store(content_bytes=50).add("Ann", frames(1)[0])
 
 
-def test_at_most_two_pictures_are_decoded_at_once(tmp_path, sqlite_database, monkeypatch):
-    store = FrameStore(tmp_path / "frames", sqlite_database, Cells(), size=8)
+@pytest.mark.parametrize(("pixels", "at_once"), [(1_000_000, 4), (20_000_000, 2), (50_000_000, 1)])
+def test_few_pictures_are_decoded_at_once_and_large_ones_alone(make_store, monkeypatch, pixels, at_once):
+    store = make_store()
     begun, go_on = threading.Semaphore(0), threading.Event()
 
-    def held(content, *, size):
+    def held(content, **how):
         begun.release()
         assert go_on.wait(120)
-        return decode(content, size=size)
+        return decode(content, **how)
 
     monkeypatch.setattr("blindsight.service.frames.decode", held)
+    monkeypatch.setattr("blindsight.service.frames.pixels_of", lambda content: pixels)
     with ThreadPoolExecutor(6) as pool:
         found = [pool.submit(store._decoded, content) for content in frames(6)]
-        assert begun.acquire(timeout=120)
-        assert begun.acquire(timeout=120)
-        third = begun.acquire(timeout=0.1)
+        assert all(begun.acquire(timeout=120) for _ in range(at_once))
+        another = begun.acquire(timeout=0.1)
         go_on.set()
-    assert not third
+    assert not another
     assert len([one.result() for one in found]) == 6
 
 
@@ -121,7 +150,7 @@ def test_what_else_a_file_said_is_not_kept(store, tmp_path):
     id = store.add("Ann", stream.getvalue())
     (path,) = (tmp_path / "frames").rglob("*.npz")
     assert b"neighbour" not in path.read_bytes()
-    assert b"neighbour" not in store.picture("Ann", id)
+    assert b"neighbour" not in opened(store.picture("Ann", id), id)
 
 
 def test_a_deleted_frame_is_gone(store, tmp_path):
@@ -130,25 +159,25 @@ def test_a_deleted_frame_is_gone(store, tmp_path):
     store.delete("Ann", gone)
     with pytest.raises(UnknownNameError):
         store.features("Ann", [gone])
-    assert [path.stem for path in (tmp_path / "frames").rglob("*.npz")] == [kept]
+    assert [path.name for path in (tmp_path / "frames").rglob("*.npz")] == [f"{kept}.sealed.npz"]
 
 
-def test_what_a_kill_left_is_removed_and_a_damaged_frame_refused(tmp_path, sqlite_database):
-    store = FrameStore(tmp_path / "frames", sqlite_database, Cells(), size=8)
+def test_what_a_kill_left_is_removed_and_a_damaged_frame_refused(tmp_path, make_store):
+    store = make_store()
     id = store.add("Ann", frames(1)[0])
     (path,) = (tmp_path / "frames").rglob("*.npz")
     stray, part = path.with_name("1" * 32 + ".npz"), path.with_name(".x.part")
     stray.write_bytes(path.read_bytes())
     part.write_bytes(b"half")
-    again = FrameStore(tmp_path / "frames", sqlite_database, Cells(), size=8)
+    again = make_store()
     assert [one.name for one in path.parent.iterdir()] == [path.name]
     assert again.features("Ann", [id]).shape == (1, 20)
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(CorruptFileError):
-        FrameStore(tmp_path / "frames", sqlite_database, Cells(), size=8).features("Ann", [id])
+        make_store().features("Ann", [id])
 
 
-def test_features_of_another_pipeline_are_made_anew(tmp_path, sqlite_database):
+def test_features_of_another_pipeline_wait_for_their_owner(make_store):
     class Doubled(Cells):
         def transform(self, images):
             return 2 * super().transform(images)
@@ -156,7 +185,14 @@ def test_features_of_another_pipeline_are_made_anew(tmp_path, sqlite_database):
         def fingerprint(self):
             return "cells 2"
 
-    first = FrameStore(tmp_path / "frames", sqlite_database, Cells(), size=8)
+    first = make_store()
     id = first.add("Ann", frames(1)[0])
-    second = FrameStore(tmp_path / "frames", sqlite_database, Doubled(), size=8)
-    assert np.array_equal(second.features("Ann", [id]), 2 * first.features("Ann", [id]))
+    second = make_store(Doubled())
+    assert second.stale("Ann") == (id,)
+    for ask in (lambda: second.features("Ann", [id]), lambda: second.latest("Ann", 1)):
+        with pytest.raises(InputError):
+            ask()
+    again = second.add("Ann", opened(second.picture("Ann", id), id))  # as the owner's client does
+    second.delete("Ann", id)
+    assert np.array_equal(second.features("Ann", [again]), 2 * Cells().transform(pictures(traits(1, 5, 1)[0])))
+    assert second.stale("Ann") == ()

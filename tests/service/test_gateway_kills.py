@@ -1,7 +1,7 @@
 """A service that is killed anywhere loses nothing, and lets out nothing that was not verified and logged before."""
 
+import json
 import os
-import shutil
 import sys
 from collections import Counter
 from contextlib import suppress
@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 import smallservice
-from smallservice import GENDER, Cast, asked, granted, linear, open_service, together, work
+from smallservice import GENDER, Cast, asked, copied, granted, linear, open_service, together, work
 
 from blindsight.errors import BudgetExceededError, PrivacyError, UnknownNameError
-from blindsight.service.foundation import Ensemble
 from blindsight.service.frames import FrameStore
 from blindsight.service.jobs import Jobs
 from blindsight.service.log import AuditLog
 from blindsight.service.proposals import Proposals
 from blindsight.service.releases import Release
+from blindsight.service.verification import Ensemble
 from blindsight.sift.register import KINDS, SiftStore
 
 STEPS = [
@@ -92,7 +92,7 @@ def ask_again(gateway, cast):
 def allow(gateway, cast):
     """A person allows what waits."""
     (waiting,) = (one for one in gateway.proposals(cast.ann) if one.app == "Y")
-    assert gateway.answer(cast.ann, waiting.job, "allow").grant == 2
+    assert smallservice.allow(gateway, cast.ann, waiting.job).grant == 2
 
 
 def allow_again(gateway, cast):
@@ -165,7 +165,7 @@ def test_killed_between_any_two_steps(template, tmp_path, act, go_on):
     at, given = 0, None
     while given is None:
         at += 1
-        folder = shutil.copytree(template, tmp_path / str(at))
+        folder = copied(template, tmp_path / str(at))
         with pytest.MonkeyPatch.context() as patch:
             dying = KilledService(patch, folder, at)
             with suppress(KilledError):
@@ -198,14 +198,14 @@ def release_together(gateway, cast) -> list[Any]:
         return lambda: gateway.release(cast.apps[name], "Ann", **asked)
 
     calls = (call("X", frames=["0" * 32]), call("X", latest=1), call("Y", latest=1), call("X", latest=1))
-    return together(gateway._releases._released, *calls, call("Y", frames=cast.frames[:1]))
+    return together(gateway._releases._commit, *calls, call("Y", frames=cast.frames[:1]))
 
 
 def test_releases_together_killed_between_any_two_steps(crowd, tmp_path):
     at, killed = 0, True
     while killed:
         at += 1
-        folder = shutil.copytree(crowd, tmp_path / str(at))
+        folder = copied(crowd, tmp_path / str(at))
         with pytest.MonkeyPatch.context() as patch:
             dying = KilledService(patch, folder, at)
             outcomes = release_together(dying.gateway, dying.cast)
@@ -228,9 +228,9 @@ def test_releases_together_killed_between_any_two_steps(crowd, tmp_path):
     assert [entry.actor for entry in entries[:3]] == [cast.apps[name].id for name in "XYY"]
 
 
-def start(what: str, folder: Path) -> Popen:
+def start(what: str, folder: Path, **more: Any) -> Popen:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, smallservice.__file__, what, str(folder)]
+    command = [sys.executable, smallservice.__file__, what, str(folder), json.dumps(more)]
     return Popen(command, stdin=PIPE, stdout=PIPE, env=environment)
 
 
@@ -253,7 +253,7 @@ def test_kill_9_during_a_verification(tmp_path):
     assert gateway.proposal(cast.ann, job).verdict == "accept"
     tries = [entry for entry in gateway.audit.entries(limit=1000) if entry.action == "try"]
     assert len(tries) == 1  # the second run was no second try
-    assert gateway.answer(cast.ann, job, "allow").grant == 1
+    assert smallservice.allow(gateway, cast.ann, job).grant == 1
     gateway.close()
 
 

@@ -1,10 +1,11 @@
 """Tasks of many threads are carried out in rounds: each once, in order, and nobody waits for ever."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread
 
 import pytest
-from smallservice import Line, together
+from smallservice import together
 
 from blindsight.errors import StorageError
 from blindsight.service.releases import GroupCommit
@@ -48,20 +49,21 @@ def test_who_comes_during_a_round_waits_for_the_next():
         return rounds(numbers)
 
     commit = GroupCommit(slowly)
-    commit._waiting = line = Line()
     found = {}
-    threads = [Thread(target=lambda number=number: found.update({number: commit(number)})) for number in (1, 2, 3)]
-    threads[0].start()
+    thread = Thread(target=lambda: found.update({1: commit(1)}))
+    thread.start()
     assert begun.wait(120)
-    for thread in threads[1:]:
-        thread.start()
-    for _ in threads:
-        line.come.acquire()
-    go_on.set()
-    for thread in threads:
-        thread.join()
-    assert found == {1: 2, 2: 4, 3: 6}
-    assert [sorted(one) for one in rounds.seen] == [[1], [2, 3]]
+
+    async def both():
+        asked = asyncio.gather(commit.each([2, -3]), commit.each([4]))
+        await asyncio.sleep(0)  # both wait now
+        go_on.set()
+        return await asked
+
+    (double, failed), (last,) = asyncio.run(both())
+    thread.join()
+    assert (found, double, str(failed), last) == ({1: 2}, 4, "-3 is negative", 8)
+    assert rounds.seen == [[1], [2, -3, 4]]
 
 
 def test_one_that_fails_fails_alone():
@@ -107,3 +109,14 @@ def test_a_crowd_gets_its_own_results_each_once():
         assert list(pool.map(commit, range(400))) == [2 * number for number in range(400)]
     assert sorted(number for one in rounds.seen for number in one) == list(range(400))
     assert max(map(len, rounds.seen)) <= 5
+
+
+def test_a_thread_without_work_ends_and_the_next_task_starts_another(monkeypatch):
+    monkeypatch.setattr("blindsight.service.releases._IDLE", 0.01)
+    commit = GroupCommit(Rounds())
+    for number in range(3):
+        assert commit(number) == 2 * number
+        if (thread := commit._thread) is not None:
+            thread.join(120)
+            assert not thread.is_alive()
+    assert commit._thread is None

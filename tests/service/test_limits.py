@@ -134,12 +134,13 @@ def test_no_pattern_of_requests_gets_more_than_its_share(waits: list[float], rat
 
 
 def test_callers_are_forgotten_oldest_first(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "ADDRESSES", 3)
+    monkeypatch.setattr(limits, "ADDRESSES", RateLimit._WAYS)
     limit = RateLimit(60, burst=1, clock=clock)
-    for name in "abc":
-        limit.take(name)
+    for number in range(RateLimit._WAYS):
+        limit.take("ab"[number] if number < 2 else str(number))
+        clock.now += 0.01
     assert limit.take("a") > 0  # seen again, so "b" is now the oldest
-    limit.take("d")
+    limit.take("another")
     assert limit.take("a") > 0
     assert limit.take("b") == 0
 

@@ -1,11 +1,12 @@
 """The page without a browser: what is readable, who may do what, and that nothing from outside becomes markup."""
 
+import json
 import re
 from html.parser import HTMLParser
 
 import pytest
 from pageservice import PageService
-from smallservice import Cast, asked, work
+from smallservice import Cast, allow, asked, epoch_keys, frames, granted, work
 
 from blindsight.dp import LaplaceMechanism, Ledger
 from blindsight.service.proposals import ODOMETER
@@ -16,8 +17,8 @@ APP_TEXT = "&lt;script&gt;alert(1)&lt;/script&gt; asks"
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory, showcase_folder):
-    opened = PageService(tmp_path_factory.mktemp("page"), showcase_folder)
+def service(tmp_path_factory, demo_folder):
+    opened = PageService(tmp_path_factory.mktemp("page"), demo_folder)
     yield opened
     opened.close()
 
@@ -68,7 +69,7 @@ def test_everything_a_tab_refers_to_is_there_and_of_this_service(service, tab):
 
 def test_sift_can_be_read_without_scripts(service):
     text = Markup(service.visitor.get("/sift").text).text
-    data = service.showcase.exhibit("sift-smiling-male")
+    data = service.demos.get("sift-smiling-male")
     for group in data["attackers"]:
         for guess in group["guesses"]:
             assert f"{guess['accuracy']:.1%}" in text
@@ -77,14 +78,14 @@ def test_sift_can_be_read_without_scripts(service):
 
 
 def test_choices_work_by_plain_addresses(service):
-    data = service.showcase.exhibit("search")
+    data = service.demos.get("search")
     pages = {service.visitor.get(f"/search?query=0&epsilon={epsilon}&method=central").text for epsilon in (1, 4)}
     exact = data["methods"][0]["scores"][0]
     assert all(
         f"mAP {exact['score']:.3f} · P@10 {exact['first']:.3f} · chance {data['chance']:.3f}" in page for page in pages
     )
     assert len(pages) == 2
-    assert f"a handwritten {data['queries'][5]['label']}." in service.visitor.get("/search?query=5").text
+    assert f"“{data['queries'][5]['label']}”" in service.visitor.get("/search?query=5").text
 
 
 def test_a_choice_that_is_none_gets_a_sentence(service):
@@ -96,7 +97,7 @@ def test_a_choice_that_is_none_gets_a_sentence(service):
         "/search?query=x",
         "/sift?public=smiling&private=smiling",
         "/sift?public=<script>alert(1)</script>",
-        "/exhibits/nothing",
+        "/demos/nothing",
     ):
         answer = service.visitor.get(address)
         assert answer.status_code == 422
@@ -108,9 +109,9 @@ def test_what_is_not_there_is_not_found(service):
     for address in (
         "/static/nothing.js",
         "/static/..%2froutes.py",
-        "/exhibits/search/exhibit.json",
-        "/exhibits/search/..%2flearn%2fexhibit.json",
-        "/exhibits/sift-hat-beard/data.json",
+        "/demos/search/demo.json",
+        "/demos/search/..%2flearn%2fdemo.json",
+        "/demos/sift-hat-beard/data.json",
         "/learn/runs/99/events",
         "/learn/runs/99/round-1-0.png",
     ):
@@ -173,8 +174,8 @@ def test_posts_of_other_sites_are_refused(service, headers):
     for address in ("/login", "/logout", "/learn/start", "/sift/try", "/sift/answer", "/ledger/revoke"):
         answer = browser.post(address, data=form, headers=headers, follow_redirects=False)
         assert answer.status_code == 403
-    assert service.showcase.runs.latest is None
-    assert service.showcase.state("sift-hat-beard").stage == "missing"
+    assert service.demos.runs.latest is None
+    assert service.demos.state("sift-hat-beard").stage == "missing"
 
 
 def test_a_form_sent_without_referrer_by_this_page_is_taken(service):
@@ -191,9 +192,9 @@ def test_nothing_is_started_or_decided_without_a_token(service):
 
 
 @pytest.fixture
-def story(tmp_path, showcase_folder):
+def story(tmp_path, demo_folder):
     """A service of its own, with Ann, who hides smiling, and an app whose name is an attempt at markup."""
-    service = PageService(tmp_path, showcase_folder)
+    service = PageService(tmp_path, demo_folder)
     service.cast = Cast(service.gateway, apps=[APP])
     service.ann = service.browser(service.cast.ann_token)
     yield service
@@ -206,7 +207,11 @@ def test_an_owner_allows_and_ends_what_was_verified(story):
     assert APP not in page
     assert APP_TEXT in page
     assert "Fewer details" in page
-    answer = story.ann.post("/sift/answer", data={"job": job, "said": "allow"}, follow_redirects=False)
+    form = {"job": job, "said": "allow"}
+    for keys in ("", "[", "[1]", '{"a": "b"}', '{"a": 1}', "{}"):
+        assert story.ann.post("/sift/answer", data=form | {"keys": keys}).status_code == 422
+    form["keys"] = json.dumps(epoch_keys(story.gateway, story.cast.ann))
+    answer = story.ann.post("/sift/answer", data=form, follow_redirects=False)
     assert answer.headers["location"] == "/sift#desk"
     (grant,) = story.gateway.grants(story.cast.ann)
     assert (grant.app, grant.standing) == (APP, "live")
@@ -237,7 +242,7 @@ def test_nobody_answers_for_somebody_else(story):
 
 def test_an_owner_reads_what_is_out(story):
     job = asked(story.gateway, story.cast, app=APP)
-    story.gateway.answer(story.cast.ann, job, "allow")
+    allow(story.gateway, story.cast.ann, job)
     assert "Measure it" in story.ann.get("/ledger").text
     assert story.gateway.jobs.find([ODOMETER]) == ()  # looking starts nothing
     assert "Measuring" in story.ann.post("/ledger/measure").text
@@ -251,7 +256,7 @@ def test_an_owner_reads_what_is_out(story):
 
 def test_the_log_is_for_the_operator_and_holds_together(story):
     job = asked(story.gateway, story.cast, app=APP)
-    story.gateway.answer(story.cast.ann, job, "allow")
+    allow(story.gateway, story.cast.ann, job)
     ledger = Ledger(story.gateway.settings.folder / "ledger.jsonl")
     ledger.set_budget("holiday photos", unit="person", neighbours="add/remove", epsilon=1.0, delta=0.0)
     told = {"scope": "holiday photos", "unit": "person", "neighbours": "add/remove", "purpose": "a test"}
@@ -306,4 +311,41 @@ def test_what_is_not_computed_yet_is_offered_to_who_is_logged_in(story):
     assert 'action="/sift/try"' in story.ann.get(page).text
     answer = story.ann.post("/sift/try", data={"public": "hat", "private": "outdoors"}, follow_redirects=False)
     assert answer.headers["location"] == page
-    assert story.showcase.state("sift-hat-outdoors").stage in ("waiting", "running", "ready")
+    assert story.demos.state("sift-hat-outdoors").stage in ("waiting", "running", "ready")
+
+
+def test_an_owner_uploads_photos_and_keeps_the_newest(story):
+    sent = [("pictures", ("a.png", frames(1)[0])), ("pictures", ("b.txt", b"hello")), ("pictures", ("<i>.png", b""))]
+    page = story.ann.post("/sift/frames", files=sent)
+    assert page.status_code == 200
+    assert "1 of 3 pictures were taken in" in page.text
+    assert "<strong>b.txt</strong>" in page.text
+    assert "&lt;i&gt;.png" in page.text
+    assert "1 is here" in story.ann.post("/sift/retention", data={"frames": "1"}).text
+    assert story.ann.post("/sift/retention", data={"frames": "many"}).status_code == 422
+    assert story.visitor.post("/sift/frames", files=sent[:1]).status_code == 401
+
+
+def test_an_owner_makes_and_revokes_a_camera_and_takes_her_log_home(story):
+    page = story.ann.post("/sift/devices", data={"name": "front door", "days": "30"})
+    token = re.search(r"blindsight_[A-Za-z0-9_-]{43}", page.text).group()
+    assert story.gateway.authenticate(token).role == "device"
+    again = story.ann.get("/sift").text
+    assert token not in again
+    id = re.search(r"device-[0-9a-f]+", again).group()
+    _, bob = story.newcomer("bob", "owner")
+    assert bob.post("/sift/devices/revoke", data={"id": id}).status_code == 404
+    assert "revoked" in story.ann.post("/sift/devices/revoke", data={"id": id}).text
+    assert story.gateway.authenticate(token) is None
+    actions = [json.loads(line)["action"] for line in story.ann.get("/sift/log.jsonl").text.splitlines()]
+    assert actions[-2:] == ["add device", "revoke device"]
+    assert story.visitor.get("/sift/log.jsonl").status_code == 401
+
+
+def test_what_was_denied_or_has_ended_stays_on_the_desk(story):
+    number = granted(story.gateway, story.cast, app=APP)
+    story.gateway.revoke(story.cast.ann, number, "I moved house")
+    asked(story.gateway, story.cast, app=APP, frames=500)
+    page = story.ann.get("/sift").text
+    assert "Denied and ended (2)" in page
+    assert "I moved house" in page

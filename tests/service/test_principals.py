@@ -11,12 +11,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, text
 
-from blindsight.errors import InputError, UnknownNameError
+from blindsight.crypto.sealedbox import ExchangeKey
+from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.rng import seeded_bytes
 from blindsight.service import principals as module
 from blindsight.service.principals import Principal, Principals, Token
 from blindsight.service.store import principals as table
 
+KEY = ExchangeKey(bytes(range(32))).public.hex()
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 INJECTIONS = [
@@ -45,14 +47,22 @@ def clock():
     return Clock()
 
 
+class Enrolled(Principals):
+    """Everyone redeems their code at once."""
+
+    def join(self, name, role, **more):
+        _, code = self.create(name, role, **more)
+        return self.redeem(code, KEY)
+
+
 @pytest.fixture
 def people(database, clock):
-    return Principals(database, clock=clock)
+    return Enrolled(database, clock=clock)
 
 
 def test_token_opens_its_own_door(people):
-    ann, hers = people.create("Ann", "owner")
-    app, its = people.create("Camera app", "app")
+    ann, hers = people.join("Ann", "owner")
+    app, its = people.join("Camera app", "app")
     assert people.authenticate(hers) == ann == people.get(ann.id)
     assert people.authenticate(str(its)) == app
     assert (ann.role, app.name) == ("owner", "Camera app")
@@ -60,7 +70,7 @@ def test_token_opens_its_own_door(people):
 
 
 def test_only_the_hash_is_stored(people, database):
-    _, token = people.create("Ann", "owner")
+    _, token = people.join("Ann", "owner")
     with database.reading() as session:
         row = session.execute(select(table)).one()
         stored = session.execute(text("SELECT * FROM principals")).one()
@@ -76,26 +86,26 @@ def test_tokens_hold_256_bits_of_the_source(sqlite_database):
         drawn.append(count)
         return seeded_bytes(len(drawn))(count)
 
-    people = Principals(sqlite_database, source=source)
-    tokens = {people.create(f"app {number}", "app")[1] for number in range(5)}
+    people = Enrolled(sqlite_database, source=source)
+    tokens = {people.join(f"app {number}", "app")[1] for number in range(5)}
     assert len(tokens) == 5
-    assert drawn.count(32) == 5
+    assert drawn.count(32) == 5 * 3  # two tokens that nobody gets come before the one that somebody gets
     assert all(module.TOKEN.fullmatch(token) for token in tokens)
 
 
 def test_token_is_in_no_representation_or_error(people):
-    created = people.create("Ann", "owner")
+    created = people.join("Ann", "owner")
     token = created[1]
     assert token not in repr(created)
     assert token not in f"{created!r} {[token]} {{'token': token}}"
-    for misuse in (lambda: people.get(token), lambda: people.create(token, "app"), lambda: people.revoke(token)):
+    for misuse in (lambda: people.get(token), lambda: people.join(token, "app"), lambda: people.revoke(token)):
         with pytest.raises(InputError) as caught:
             misuse()
         assert token not in str(caught.value)
 
 
 def test_what_is_no_token_opens_nothing(people):
-    _, token = people.create("Ann", "owner")
+    _, token = people.join("Ann", "owner")
     digest = hashlib.sha256(token.encode()).hexdigest()
     near = [token[:-1] + ("A" if token[-1] != "A" else "Q"), token + "\n", " " + token, token.lower()]
     none = ["", "blindsight_", "x" * 10_000_000, "blindsight_" + "é" * 43, None, b"bytes", 7]
@@ -104,7 +114,7 @@ def test_what_is_no_token_opens_nothing(people):
 
 
 def test_hashes_are_compared_in_constant_time(people, monkeypatch):
-    _, token = people.create("Ann", "owner")
+    _, token = people.join("Ann", "owner")
     compared = []
     monkeypatch.setattr(module.hmac, "compare_digest", lambda a, b: compared.append((a, b)))
     assert people.authenticate(token) is None  # the comparison decides
@@ -114,7 +124,7 @@ def test_hashes_are_compared_in_constant_time(people, monkeypatch):
 
 
 def test_token_expires(people, clock):
-    ann, token = people.create("Ann", "owner", expires=NOON + HOUR)
+    ann, token = people.join("Ann", "owner", expires=NOON + HOUR)
     clock.now = NOON + HOUR - timedelta(microseconds=1)
     assert people.authenticate(token) == ann
     clock.now = NOON + HOUR
@@ -123,7 +133,7 @@ def test_token_expires(people, clock):
 
 
 def test_revoked_token_is_worthless_for_ever(people, clock):
-    ann, token = people.create("Ann", "owner")
+    ann, token = people.join("Ann", "owner")
     people.revoke(ann.id)
     assert people.authenticate(token) is None
     assert people.get(ann.id).revoked == NOON
@@ -133,29 +143,76 @@ def test_revoked_token_is_worthless_for_ever(people, clock):
     with pytest.raises(InputError, match="revoked"):
         people.rotate(ann.id)
     with pytest.raises(InputError, match="taken"):
-        people.create("Ann", "app")
+        people.join("Ann", "app")
 
 
 def test_rotation_replaces_the_token_at_once(people, clock):
-    ann, old = people.create("Ann", "owner", expires=NOON + HOUR)
+    ann, old = people.join("Ann", "owner", expires=NOON + HOUR)
     new = people.rotate(ann.id)
     assert isinstance(new, Token)
     assert people.authenticate(old) is None
     assert people.authenticate(new) == ann  # with the expiry as it was
     clock.now += 2 * HOUR
-    with pytest.raises(InputError, match="expires"):
-        people.rotate(ann.id)
-    renewed = people.rotate(ann.id, expires=NOON + 3 * HOUR)
+    for late in (people.rotate, people.issue_code):
+        with pytest.raises(InputError, match="expires"):
+            late(ann.id)
+    _, renewed = people.redeem(people.issue_code(ann.id, expires=NOON + 3 * HOUR), KEY)
     assert people.authenticate(renewed).expires == NOON + 3 * HOUR
 
 
+def test_a_code_makes_one_token_for_who_redeems_it_first(people, database, clock):
+    ann, code = people.create("Ann", "owner")
+    assert ann.public_key is None
+    with pytest.raises(InputError, match="public key"):
+        people.redeem(code)
+    for wrong in ("0" * 64, KEY[:62], KEY[:-1] + "g"):
+        with pytest.raises(InputError, match="key"):
+            people.redeem(code, wrong)
+    with pytest.raises(PrivacyError, match="nothing"):
+        people.redeem("ABCDEF-ABCDEF-ABCDEF-ABCDEF", KEY)
+    with ThreadPoolExecutor(4) as pool:
+        tried = [pool.submit(people.redeem, f" {code.lower()}\n", KEY) for _ in range(4)]
+    came = [one.exception() for one in tried]
+    (token,) = (one.result()[1] for one in tried if one.exception() is None)
+    late = [str(one) for one in came if one is not None]
+    assert len(late) == 3
+    assert all("2030-01-01T12:00:00" in said for said in late)  # so that she notices who came second
+    assert people.authenticate(token).public_key == KEY
+    with database.reading() as session:
+        rows = [
+            repr(row) for name in ("principals", "enrolments") for row in session.execute(text(f"SELECT * FROM {name}"))
+        ]
+    assert not any(secret in row for row in rows for secret in (code, code.replace("-", ""), token))
+    assert code not in repr([code])
+
+
+def test_a_code_expires_and_a_newer_one_ends_it_and_the_token(people, clock):
+    bob, first = people.create("Bob", "app", hours=1)
+    second = people.issue_code(bob.id, hours=1)
+    with pytest.raises(PrivacyError, match="expired"):
+        people.redeem(first)
+    _, token = people.redeem(second)
+    third = people.issue_code(bob.id, hours=1)
+    assert people.authenticate(token) is None
+    clock.now += HOUR
+    with pytest.raises(PrivacyError, match="expired"):
+        people.redeem(third)
+    fourth = people.issue_code(bob.id)
+    people.revoke(bob.id)
+    with pytest.raises(InputError, match="revoked"):
+        people.redeem(fourth)
+    for hours in (0, -1, 24 * 366, float("nan")):
+        with pytest.raises(InputError, match="hours"):
+            people.create("Cid", "app", hours=hours)
+
+
 def test_last_operator_stays(people, clock):
-    first, _ = people.create("Op", "operator")
-    second, _ = people.create("Deputy", "operator", expires=NOON + HOUR)
+    first, _ = people.join("Op", "operator")
+    second, _ = people.join("Deputy", "operator", expires=NOON + HOUR)
     clock.now += 2 * HOUR  # the deputy's token expired, so it does not count
     with pytest.raises(InputError, match="Op"):
         people.revoke(first.id)
-    people.rotate(second.id, expires=NOON + 3 * HOUR)
+    people.issue_code(second.id, expires=NOON + 3 * HOUR)
     people.revoke(first.id)
     assert people.get(first.id).revoked is not None
 
@@ -171,18 +228,18 @@ def test_first_run_happens_once_whoever_starts(database):
 def test_wrong_names_roles_and_expiries_are_refused(people):
     for name in ("", "x" * 101, "two\nlines", "nul\0", "\ud800", " Ann"):
         with pytest.raises(InputError, match="name"):
-            people.create(name, "owner")
+            people.join(name, "owner")
     with pytest.raises(InputError, match="king"):
-        people.create("Ann", "king")
+        people.join("Ann", "king")
     for expires, named in ((NOON, "future"), (NOON.replace(tzinfo=None) + HOUR, "time zone")):
         with pytest.raises(InputError, match=named):
-            people.create("Ann", "owner", expires=expires)
+            people.join("Ann", "owner", expires=expires)
     assert people.list() == ()
 
 
 def test_unknown_principals_and_injections_are_told_without_naming_others(people):
-    bystander, token = people.create("Bystander", "operator")
-    made = [people.create(injection, "app")[0] for injection in INJECTIONS]
+    bystander, token = people.join("Bystander", "operator")
+    made = [people.join(injection, "app")[0] for injection in INJECTIONS]
     assert [people.get(one.id).name for one in made] == INJECTIONS
     for unknown in ("owner-0", *INJECTIONS):
         assert people.authenticate(unknown) is None
@@ -203,12 +260,12 @@ def test_any_text_comes_back_as_it_was_or_is_refused(people, name):
     if re.fullmatch(r"\S(.*\S)?", name) and name.isprintable() and len(name) <= 100:
         if name in {one.name for one in before}:
             return
-        made, token = people.create(name, "owner")
-        assert people.authenticate(token) == made == Principal(made.id, name, "owner", NOON)
+        made, token = people.join(name, "owner")
+        assert people.authenticate(token) == made == Principal(made.id, name, "owner", NOON, public_key=KEY)
         assert set(people.list()) == {*before, made}
     else:
         with pytest.raises(InputError):
-            people.create(name, "owner")
+            people.join(name, "owner")
         with pytest.raises(InputError):
             people.get(name)
         assert people.list() == before

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from smallservice import GENDER, Cast, granted, open_service
+from smallservice import GENDER, Cast, copied, granted, open_service
 from sqlalchemy import text
 
 from blindsight.crypto.merkle import TreeHead, check_receipt, consistent
@@ -41,7 +41,7 @@ def spent(tmp_path_factory):
     cast = Cast(gateway, apps="X")
     granted(gateway, cast, GENDER)
     gateway.close()
-    before = shutil.copytree(folder, folder.with_name("before"))
+    before = copied(folder, folder.with_name("before"))
     gateway = open_service(folder)
     gateway.release(cast.apps["X"], "Ann", latest=1)
     gateway.close()
@@ -58,7 +58,7 @@ def cut(folder, rows):
 
 
 def test_a_budget_is_not_spent_twice_by_cutting_the_log(spent, tmp_path):
-    folder = shutil.copytree(spent[0], tmp_path / "service")
+    folder = copied(spent[0], tmp_path / "service")
     gateway = open_service(folder)
     with pytest.raises(BudgetExceededError):
         gateway.release(Cast.again(gateway).apps["X"], "Ann", latest=1)
@@ -70,21 +70,25 @@ def test_a_budget_is_not_spent_twice_by_cutting_the_log(spent, tmp_path):
 
 def test_an_old_folder_put_back_is_refused_by_a_witness_elsewhere(spent, tmp_path):
     place = str(tmp_path / "elsewhere" / "head")
-    folder = shutil.copytree(spent[0], tmp_path / "service")
+    folder = copied(spent[0], tmp_path / "service")
     open_service(folder, witnesses=(place,)).close()
     shutil.rmtree(folder)
-    shutil.copytree(spent[1], folder)
+    copied(spent[1], folder)
     open_service(folder).close()  # alone it cannot tell
     with pytest.raises(CorruptFileError, match=r"elsewhere.*saw"):
         open_service(folder, witnesses=(place,))
     (folder / "log.key").unlink()  # nor does another key hide it
     (folder / "log.head").unlink()
+    with pytest.raises(StorageError, match="another folder"):
+        open_service(folder, witnesses=(place,))
+    with closing(sqlite3.connect(folder / "service.db", isolation_level=None)) as database:
+        database.execute("DELETE FROM log_key")
     with pytest.raises(CorruptFileError, match="another log"):
         open_service(folder, witnesses=(place,))
 
 
 def test_an_entry_that_was_altered_is_refused_at_start(spent, tmp_path):
-    folder = shutil.copytree(spent[0], tmp_path / "service")
+    folder = copied(spent[0], tmp_path / "service")
     with closing(sqlite3.connect(folder / "service.db", isolation_level=None)) as database:
         (guard,) = database.execute("SELECT sql FROM sqlite_master WHERE name = 'log_keeps_content'").fetchone()
         for statement in (
@@ -98,7 +102,7 @@ def test_an_entry_that_was_altered_is_refused_at_start(spent, tmp_path):
 
 
 def test_evidence_that_was_altered_is_refused_at_start(spent, tmp_path):
-    folder = shutil.copytree(spent[0], tmp_path / "service")
+    folder = copied(spent[0], tmp_path / "service")
     with closing(sqlite3.connect(folder / "service.db", isolation_level=None)) as database:
         (guard,) = database.execute("SELECT sql FROM sqlite_master WHERE name = 'log_keeps_content'").fetchone()
         for statement in ("DROP TRIGGER log_keeps_content", "UPDATE log SET evidence = '{}'", guard):
@@ -138,7 +142,8 @@ def test_a_clock_that_jumps_back_opens_no_expired_token(database):
     now = [NOON]
     log = AuditLog(database, clock=lambda: now[0])
     people = Principals(database, clock=log.now)
-    _, token = people.create("Ann", "owner", expires=NOON + timedelta(hours=1))
+    _, code = people.create("Ann", "app", expires=NOON + timedelta(hours=1))
+    _, token = people.redeem(code)
     assert people.authenticate(token) is not None
     now[0] += timedelta(hours=2)
     assert people.authenticate(token) is None
@@ -183,8 +188,9 @@ def test_what_a_transaction_took_back_did_not_happen(tmp_path):
     number = granted(gateway, cast, GENDER)
 
     def interrupted():
+        rows = gateway.frames.latest("Ann", 1)
         with gateway.principals.database.session():
-            gateway.release(cast.apps["X"], "Ann", latest=1)
+            gateway.platform.release("Ann", "X", rows, pipeline=gateway.frames.pipeline)
             raise RuntimeError
 
     head = gateway.audit.head()
@@ -198,7 +204,7 @@ def test_what_a_transaction_took_back_did_not_happen(tmp_path):
 
 
 def test_two_services_on_one_database_see_one_state(tmp_path, database_url):
-    first, second = (open_service(tmp_path / name, database=database_url) for name in "ab")
+    first, second = (open_service(tmp_path / "a", database=database_url, processes=2) for _ in range(2))
     cast = Cast(first, apps="X")
     granted(first, cast, GENDER)
     assert [grant.app for grant in second.grants(cast.ann)] == ["X"]
@@ -389,11 +395,8 @@ def test_a_restore_is_accepted_logged_and_spends_nothing_twice(backed_up, tmp_pa
     with pytest.raises(BudgetExceededError):
         gateway.release(cast.apps["X"], "Ann", latest=1)
     assert gateway.picture(cast.ann, cast.frames[0])
-    assert [entry.action for entry in gateway.audit.entries(limit=1000)][-3:] == [
-        "release",
-        "restore",
-        "refuse release",
-    ]
+    logged = [entry.action for entry in gateway.audit.entries(limit=1000)]
+    assert logged[-5:] == ["release", "restore", "end epoch", "refuse release", "read picture"]
     assert not gateway.audit.verify(known_heads=done.given_up).ok  # who noted it still can tell
     gateway.close()
     open_service(**settings, witnesses=(place,)).close()

@@ -14,7 +14,7 @@ def test_a_folder_is_enough_and_gets_a_sqlite_file(tmp_path):
     settings = ServiceSettings(folder)
     assert settings.host == "127.0.0.1"
     assert not settings.encrypted
-    assert settings.picture_pixels == 16_000_000
+    assert settings.picture_pixels == 50_000_000
     open_database(settings.database_url).close()
     assert (folder / "service.db").exists()
 

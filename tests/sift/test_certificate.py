@@ -138,7 +138,7 @@ def test_statement_says_that_it_holds_for_everyone():
     certificate = certify(*rows((300, 200), (200, 300)), confidence=0.95, attribute="smiling")
     statement = certificate.statement
     assert statement.status == "proven"
-    for fact in ("Certified", "smiling", "equally likely", "every attacker"):
+    for fact in ("Certified", "smiling", "anybody", "95% sure"):
         assert fact in statement.headline()
     assert PrivacyStatement.from_json(statement.to_json()) == statement
     assert Certificate("x", 0.1, 0.12341, 0.95, 2, 9, 9, "Hoeffding").sentence.count("62.4%") == 1  # rounded up

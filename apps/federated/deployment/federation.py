@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.federated.deployment.loopback import ConfigValue, Loopback, NodeSpec
+from blindsight.federated.commands import APP
 from blindsight.federated.identity import IDENTITY_FILE, Identity, Members
 from blindsight.files import atomic_writer
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
-APP = Path(__file__).parents[1]
 GENERATOR_NODE = "key-generator"
 
 Pair = tuple[NDArray[Any], NDArray[Any]]

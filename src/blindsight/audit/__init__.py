@@ -6,10 +6,10 @@
 
 from blindsight.audit.artefacts import audit_artefact
 from blindsight.audit.checks import Audit, Check, Evidence
-from blindsight.audit.collusion.coalitions import attack_round
+from blindsight.audit.collusion import attack_round
 from blindsight.audit.epsilon import EpsilonBound, epsilon_bound
 from blindsight.audit.finding import Finding, Interval
-from blindsight.audit.inversion.study import four_pictures
+from blindsight.audit.inversion import four_pictures
 from blindsight.audit.leakage.study import study_leakage
 from blindsight.audit.membership import likelihood_ratio, loss_threshold
 from blindsight.audit.onerun import one_run_bound

@@ -1,21 +1,25 @@
 """An audit is a list of checks with one time budget: more time, more runs; too little, and it says what it left out.
 
 The budget is in minutes of wall time. Estimates from one machine (two cores) steer how many runs each check makes and
-which are left out beforehand; where another machine is slower, no check is begun once the time is spent. One that has
-begun is finished. The same seed and effort repeat everything but the noise that is under attack, which comes from the
-operating system.
+which are left out beforehand; where the machine is slower, later checks make less effort, and none is begun once the
+time is spent. One that has begun is finished. The same seed and effort repeat everything but the noise that is under
+attack, which comes from the operating system.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import perf_counter
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from blindsight.audit.finding import Finding, Verdict
-from blindsight.audit.inversion.pictures import PictureRow
+from blindsight.audit.finding import Finding, Verdict, not_run
 from blindsight.errors import BlindsightError, InputError
 from blindsight.progress import Progress, silent
+from blindsight.statement import PrivacyStatement
+
+if TYPE_CHECKING:
+    from blindsight.audit.inversion import PictureRow
 
 _LEAST, _MOST = 0.25, 16.0  # effort
 
@@ -28,7 +32,7 @@ class Evidence:
     """
 
     findings: tuple[Finding, ...]
-    pictures: tuple[PictureRow, ...] = ()
+    pictures: tuple["PictureRow", ...] = ()
     claims: bool = True
     notes: tuple[str, ...] = ()
 
@@ -53,7 +57,10 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """Everything an audit of `subject` found, check by check; `notes` tell what was left out or not tried, and why."""
+    """Everything an audit of `subject` found, check by check; `notes` tell what was left out or not tried, and why.
+
+    `efforts` are those of single checks: less than `effort` was at first where the machine is slower than expected.
+    """
 
     subject: str
     sections: Mapping[str, Evidence] = field(repr=False)
@@ -61,6 +68,8 @@ class Audit:
     effort: float
     seed: int
     seconds: float
+    statement: PrivacyStatement | None = None
+    efforts: Mapping[str, float] = field(default_factory=dict, repr=False)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -68,7 +77,7 @@ class Audit:
         return tuple(finding for evidence in self.sections.values() for finding in evidence.findings)
 
     @property
-    def pictures(self) -> tuple[PictureRow, ...]:
+    def pictures(self) -> tuple["PictureRow", ...]:
         """The pictures of all checks."""
         return tuple(row for evidence in self.sections.values() for row in evidence.pictures)
 
@@ -81,7 +90,13 @@ class Audit:
     @property
     def tested(self) -> bool:
         """Whether anything could be decided about any claim."""
-        return any(finding.verdict != "undecided" for finding in self.claims)
+        return any(finding.verdict not in ("undecided", "not run") for finding in self.claims)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The notes that no row tells."""
+        told = {finding.measure for finding in self.findings}
+        return tuple(note for note in self.notes if note not in told)
 
     def count(self, verdict: Verdict) -> int:
         """Return how many claims have this verdict."""
@@ -101,7 +116,9 @@ class Audit:
             ],
             "pictures": [row.to_dict() for row in self.pictures],
             "notes": list(self.notes),
+            "statement": None if self.statement is None else self.statement.to_dict(),
             "effort": self.effort,
+            "efforts": dict(self.efforts),
             "seed": self.seed,
             "seconds": self.seconds,
         }
@@ -125,13 +142,23 @@ def run_checks(
     """
     check_minutes(minutes)
     begun, said = perf_counter(), list(notes)
+    given, expected, efforts = effort, 0.0, dict[str, float]()
     effort, chosen = _plan(checks, 60 * minutes) if effort is None else (effort, checks)
-    said += [f"{check.name} was left out: {minutes:g} minutes are too short." for check in checks[len(chosen) :]]
     sections: dict[str, Evidence] = {}
+
+    def leave_out(check: Check, reason: str) -> None:
+        said.append(f"{check.name} {reason}")
+        sections[check.name] = Evidence((not_run(check.name, said[-1]),))
+
     for number, check in enumerate(chosen):
-        if number and perf_counter() - begun >= 60 * minutes:
-            said.append(f"{check.name} was left out: the {minutes:g} minutes were spent.")
+        spent = perf_counter() - begun
+        if number and spent >= 60 * minutes:
+            leave_out(check, f"was left out: the {minutes:g} minutes were spent.")
             continue
+        if given is None and spent > expected > 0:  # a slower machine: less effort, so that all checks are made
+            left = (60 * minutes - spent) * expected / spent
+            effort = min(effort, _effort(chosen[number:], left))
+        efforts[check.name], expected = effort, expected + check.takes(effort)
         progress(check.name, number, len(chosen))
         try:
             sections[check.name] = check.run(effort)
@@ -139,12 +166,15 @@ def run_checks(
         except BlindsightError as error:
             if check.vital:
                 raise
-            said.append(f"{check.name} could not be tried: {error}")
+            leave_out(check, f"could not be tried: {error}")
+    for check in checks[len(chosen) :]:
+        leave_out(check, f"was left out: {minutes:g} minutes are too short.")
     return Audit(
         subject=subject,
         sections=sections,
         notes=tuple(said),
         effort=effort,
+        efforts=efforts,
         seed=seed,
         seconds=perf_counter() - begun,
     )
@@ -169,11 +199,15 @@ def worst_of_each(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def _worst(group: Sequence[Finding]) -> Finding:
     order = get_args(Verdict)
-    gravest = min(group, key=lambda finding: (order.index(finding.verdict), -finding.measured.value))
+    gravest = min(group, key=lambda finding: (order.index(finding.verdict), -_value(finding)))
     works = gravest.verdict == "as stated"
-    worst = min(group, key=lambda finding: finding.measured.value) if works else gravest
+    worst = min(group, key=_value) if works else gravest
     measure = worst.measure if len(group) == 1 else f"{worst.measure}; worst of {len(group)}"
     return replace(worst, measure=measure, details={**worst.details, "worst of": len(group)})
+
+
+def _value(finding: Finding) -> float:
+    return 0.0 if finding.measured is None else finding.measured.value
 
 
 def _plan(checks: Sequence[Check], seconds: float) -> tuple[float, Sequence[Check]]:
@@ -181,5 +215,32 @@ def _plan(checks: Sequence[Check], seconds: float) -> tuple[float, Sequence[Chec
     chosen = list(checks)
     while len(chosen) > 1 and sum(check.takes(_LEAST) for check in chosen) > seconds:
         chosen.pop()
-    fixed, growing = sum(check.fixed for check in chosen), sum(check.seconds for check in chosen)
-    return min(_MOST, max(_LEAST, (seconds - fixed) / growing)) if growing else 1.0, chosen
+    return _effort(chosen, seconds), chosen
+
+
+def _effort(checks: Sequence[Check], seconds: float) -> float:
+    """Return the effort with which these checks take about so long."""
+    fixed, growing = sum(check.fixed for check in checks), sum(check.seconds for check in checks)
+    return min(_MOST, max(_LEAST, (seconds - fixed) / growing)) if growing else 1.0
+
+
+Kind = Literal["run", "selective", "index", "sift"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """An artefact: what it is, and the folder that holds it; a sift may be one `file` in there."""
+
+    kind: Kind
+    folder: Path
+    file: Path | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How an artefact is audited: what it is in words, by which checks, what cannot be tried, and what it promises."""
+
+    subject: str
+    checks: tuple[Check, ...]
+    notes: tuple[str, ...] = ()
+    statement: PrivacyStatement | None = None

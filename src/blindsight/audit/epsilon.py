@@ -26,6 +26,16 @@ NeurIPS 2020), the latter with both directions.
 
 *What limits it.* n evaluated runs of each input cannot show more than about ln(n / ln(4 / (1 - confidence))), however
 bad the mechanism is: see `runs_needed`.
+
+*Gaussian noise* (`gaussian_bound`). At a small delta the telling events are rare, and the bound above stays far below
+the truth. Of a mechanism whose noise is Gaussian, of unknown deviation, more is known: it is mu-GDP for some mu (Dong,
+Roth and Su 2022), so the false alarms a and misses b of every test obey a + b >= 2 Phi(-mu / 2). A threshold is fixed
+on a fifth of the runs. The errors of the n other runs of each input are a sum of 2n independent events of mean rate
+(a + b) / 2; of all such sums the binomial one is likeliest to be small (Hoeffding 1956, Theorem 5, for counts one or
+more below the mean), so the exact upper limit of Clopper and Pearson holds for (a + b) / 2 and gives mu >= -2 Phi^-1 of
+it, hence the epsilon at delta (Balle and Wang 2018). Nothing is lost to a second rate or direction. If the mechanism is
+mu-GDP the bound exceeds its epsilon with probability at most 1 - `confidence`; of other mechanisms it says that they
+are not mu-GDP, which does not contradict an (epsilon, delta): use it where noise is Gaussian (Nasr et al. 2023).
 """
 
 import math
@@ -35,8 +45,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
 from blindsight.audit.finding import clopper_pearson
+from blindsight.dp.accounting import gaussian_epsilon
 from blindsight.errors import InputError
 
 CONFIDENCE = 0.999
@@ -52,6 +64,7 @@ Score = Callable[[Draws], NDArray[np.float64]]
 Scorer = Callable[[Draws, Draws], Score]
 """Learns a score from releases of the two inputs; see `blindsight.audit.epsilon`."""
 
+_CHOOSING = 5  # every fifth run chooses the threshold of a Gaussian bound
 _TAILS = 4  # binomial rates that are bounded: two events, each under two inputs
 _THRESHOLDS = 400
 
@@ -98,18 +111,10 @@ def epsilon_bound(
     >>> round(bound.lower, 2), round(bound.most, 2), bound.hits, bound.false_alarms
     (1.19, 5.48, 1600, 400)
     """
-    releases = np.asarray(first), np.asarray(second)
     check_parameters(confidence, delta)
-    if len(releases[0]) != len(releases[1]) or len(releases[0]) < 2:
-        raise InputError(
-            f"both inputs need as many runs, at least 2; got {len(releases[0])} and {len(releases[1])} releases."
-        )
-    runs, tail = len(releases[0]), (1 - confidence) / _TAILS
+    scores = _scores(first, second, scorer, parts=2)
+    runs, tail = len(scores[0]), (1 - confidence) / _TAILS
     half = runs // 2
-    score = scorer(releases[0][:half], releases[1][:half])
-    scores = tuple(np.asarray(score(released), dtype=np.float64) for released in releases)
-    if any(values.shape != (runs,) or np.isnan(values).any() for values in scores):
-        raise InputError("a score must be one number, not NaN, for each release.")
     either = (scores, (-scores[1], -scores[0]))
     events = [_counts(likely, unlikely, half, delta, tail) for likely, unlikely in either]
     lowers = [float(loss_limit(*counts, runs - half, delta=delta, tail=tail)) for counts in events]
@@ -124,6 +129,90 @@ def epsilon_bound(
         hits=hits,
         false_alarms=false_alarms,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianBound:
+    """With this confidence the mechanism is not `mu`-GDP for any smaller mu; `lower` is the epsilon of that at `delta`.
+
+    `runs` were made of each of two inputs. Of those `evaluated`, `errors` of both were taken for the other input.
+    """
+
+    lower: float
+    mu: float
+    confidence: float
+    delta: float
+    runs: int
+    evaluated: int
+    errors: int
+
+    @property
+    def most(self) -> float:
+        """The largest bound that so many runs could have given."""
+        return _gaussian_loss(least_mu(0, self.evaluated, self.confidence), self.delta)
+
+    @property
+    def attack(self) -> str:
+        """How it was measured, in words."""
+        return f"neighbouring inputs, {self.runs:,} runs of each, Gaussian trade-off (mu >= {self.mu:.3g})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return asdict(self) | {"most": self.most}
+
+
+def gaussian_bound(
+    first: ArrayLike, second: ArrayLike, *, delta: float, scorer: Scorer, confidence: float = CONFIDENCE
+) -> GaussianBound:
+    """Return a lower bound on the epsilon of Gaussian noise from independent releases of two neighbouring inputs.
+
+    >>> noise = np.random.default_rng(0).standard_normal((2, 5000))  # mu = 1: epsilon is 4.89 at 1e-6
+    >>> bound = gaussian_bound(noise[0] + 1, noise[1], delta=1e-6, scorer=known(np.asarray))
+    >>> round(bound.mu, 2), round(bound.lower, 2)
+    (0.84, 4.0)
+    """
+    check_parameters(confidence, delta)
+    if not delta:
+        raise InputError("Gaussian noise has no epsilon at delta 0. Name a delta.")
+    likely, unlikely = _scores(first, second, scorer, parts=_CHOOSING)
+    chosen = len(likely) // _CHOOSING
+    threshold = np.median(np.concatenate([likely[:chosen], unlikely[:chosen]]))  # as many misses as false alarms
+    errors = int(np.sum(likely[chosen:] < threshold) + np.sum(unlikely[chosen:] >= threshold))
+    evaluated = len(likely) - chosen
+    mu = least_mu(errors, evaluated, confidence)
+    return GaussianBound(
+        lower=_gaussian_loss(mu, delta),
+        mu=mu,
+        confidence=confidence,
+        delta=delta,
+        runs=len(likely),
+        evaluated=evaluated,
+        errors=errors,
+    )
+
+
+def least_mu(errors: int, evaluated: int, confidence: float) -> float:
+    """Return the least mu at which so few errors of 2n have a probability above 1 - confidence; 0 if there is none."""
+    upper = float(clopper_pearson(errors, 2 * evaluated, 1 - confidence)[1])
+    share = max(upper, (errors + 1) / (2 * evaluated))  # from there on Hoeffding's theorem holds
+    return float(-2 * ndtri(share)) if share < 0.5 else 0.0
+
+
+def _gaussian_loss(mu: float, delta: float) -> float:
+    return gaussian_epsilon(1 / mu, delta) if mu > 0 else 0.0
+
+
+def _scores(first: ArrayLike, second: ArrayLike, scorer: Scorer, *, parts: int) -> tuple[NDArray[np.float64], ...]:
+    """Return the scores of all releases, learned from the first of so many parts of them."""
+    releases = np.asarray(first), np.asarray(second)
+    runs = len(releases[0])
+    if len(releases[1]) != runs or runs < parts:
+        raise InputError(f"both inputs need as many runs, at least {parts}; got {runs} and {len(releases[1])}.")
+    score = scorer(releases[0][: runs // parts], releases[1][: runs // parts])
+    scores = tuple(np.asarray(score(released), dtype=np.float64) for released in releases)
+    if any(values.shape != (runs,) or np.isnan(values).any() for values in scores):
+        raise InputError("a score must be one number, not NaN, for each release.")
+    return scores
 
 
 def runs_needed(epsilon: float, *, confidence: float = CONFIDENCE, delta: float = 0.0) -> int:

@@ -55,14 +55,16 @@ from blindsight.search.hashers import ITQ
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.published import PITQ, PHashing
 from blindsight.search.symbols import KaryResponse, SubsetSelection
-from blindsight.selective.noise import (
+from blindsight.selective.protection import (
     Laplace,
     PublishedLaplace,
     RecordGaussian,
+    Selection,
+    Sharing,
     calibrate_participant,
     calibrate_record,
+    protect,
 )
-from blindsight.selective.protection import Selection, Sharing, protect
 from blindsight.selective.trainers import SoftmaxTrainer, Trainer
 from blindsight.sums.noise import NoisePlan
 
@@ -381,6 +383,7 @@ def gaussian(epsilon: float, delta: float) -> Subject:
         first=released(1.0),
         second=released(0.0),
         scorer=known(lambda values: values),
+        gaussian=True,
     )
 
 
@@ -394,8 +397,8 @@ def gaussian_run(epsilon: float, delta: float) -> CanarySubject:
     return CanarySubject(claim=_value_claim("Gaussian noise, one vector", epsilon, delta, "unit"), run=run, share=0.2)
 
 
-def summed_noise(epsilon: float, delta: float, *, noise_share: float = 1.0) -> CanarySubject:
-    """Return four sums by five owners, one of whom drops out and one of whom tells its shares; each canary a record."""
+def summed_noise(epsilon: float, delta: float, *, noise_share: float = 1.0) -> Subject:
+    """Return four sums by five owners, one of whom drops out and one of whom tells its shares."""
     plan = NoisePlan.calibrated(
         epsilon=epsilon,
         delta=delta,
@@ -412,8 +415,8 @@ def summed_noise(epsilon: float, delta: float, *, noise_share: float = 1.0) -> C
     return planned_noise(plan, delta, noise_share=noise_share)
 
 
-def planned_noise(plan: NoisePlan, delta: float, *, noise_share: float = 1.0) -> CanarySubject:
-    """Return the sums of a run with noise: each canary is one unit, as long as may be, at a place of its own.
+def planned_noise(plan: NoisePlan, delta: float, *, noise_share: float = 1.0) -> Subject:
+    """Return the sums of a run with noise, of a unit as long as may be or of none; every place is a run of its own.
 
     Only the shares that the plan counts on are in the sums: the server has taken off what colluders told it. It looks
     at the mean of all rounds. With a `noise_share` below 1 shares are smaller than they should be.
@@ -421,22 +424,28 @@ def planned_noise(plan: NoisePlan, delta: float, *, noise_share: float = 1.0) ->
     planted = "" if noise_share == 1 else f" with {noise_share:g} of the noise that it takes"
     less = replace(plan, sigma=max(1, round(plan.sigma * noise_share)))
 
-    def run(coins: NDArray[np.bool_], source: ByteSource) -> NDArray[np.float64]:
-        sums, units = replace(less, dimension=coins.size), plan.clip * coins.astype(np.float64)
-        total = sum(
-            (
-                sums.contribution([units] if member == 0 else [], source)
-                for _ in range(plan.rounds)
-                for member in range(plan.honest)
-            ),
-            np.zeros(coins.size, dtype=np.int64),
-        )
-        return sums.values(total) / (plan.clip * plan.rounds) - 0.5
+    def summed(length: float) -> Draw:
+        def draw(runs: int, source: ByteSource) -> Draws:
+            sums, unit = replace(less, dimension=runs), np.full(runs, length)
+            total = sum(
+                (
+                    sums.contribution([unit] if member == 0 else [], source)
+                    for _ in range(plan.rounds)
+                    for member in range(plan.honest)
+                ),
+                np.zeros(runs, dtype=np.int64),
+            )
+            return sums.values(total)
 
-    return CanarySubject(
+        return draw
+
+    return Subject(
         claim=_value_claim(f"noise inside {plan.rounds} sums{planted}", plan.epsilon(delta), delta, plan.unit),
-        run=run,
-        share=0.1,
+        first=summed(plan.clip),
+        second=summed(0.0),
+        scorer=known(_identity),
+        expense=max(1, plan.rounds * plan.honest // 4),
+        gaussian=True,
     )
 
 
@@ -504,7 +513,7 @@ def participant_gaussian(epsilon: float, delta: float, select: Selection = "rand
         f"Gaussian noise per participant, {select}", epsilon, delta, "participant", "Blindsight", proven
     )
     large = np.full(16, 10.0, dtype=np.float32)  # whatever is selected of it is shortened to the clip
-    return _upload(claim, Sharing(0.25, select=select, noise=noise), large, 0 * large)
+    return replace(_upload(claim, Sharing(0.25, select=select, noise=noise), large, 0 * large), gaussian=True)
 
 
 def threshold_upload(epsilon: float, parameters: int = 6) -> Subject:
@@ -558,6 +567,7 @@ def record_gaussian(epsilon: float, delta: float, trainer: NewTrainer = _softmax
         second=trained(0),
         scorer=by_coordinate,
         expense=_UPLOAD_EXPENSE,
+        gaussian=True,
     )
 
 
@@ -653,6 +663,7 @@ def central_sums(hasher: CentralHasher, source: str) -> Subject:
         first=released(1.0),
         second=released(0.0),
         scorer=known(lambda sums: sums @ weights),
+        gaussian=True,
     )
 
 
@@ -696,7 +707,7 @@ def noise() -> tuple[OnTrial, ...]:
 
 def sums() -> tuple[OnTrial, ...]:
     """Return noise that owners add in shares to sums which nobody may open one by one."""
-    return (summed_noise(4.0, 1e-12),)
+    return (summed_noise(4.0, 1e-6),)
 
 
 def selective_sharing() -> tuple[OnTrial, ...]:

@@ -9,10 +9,11 @@ So the figure is the share of members found (TPR) while at most 0.1% or 1% of th
 *Why the intervals hold.* A row is suspected if its score is above the (k + 1)-th largest of n others' scores, k being
 the others that may be suspected. That threshold knows nothing of the members, so their count above it is binomial. The
 true FPR behind it has a Beta(k + 1, n - k) distribution (smaller where scores are equal), of which the upper end of
-Clopper-Pearson's interval for k in n is the very quantile. The interval of the AUC is Hoeffding's for two-sample
-U-statistics (JASA 1963, section 5b), half-width sqrt(ln(2 / a) / (2 min(members, others))): long, and valid at every
-size. So long that it misses much: whether scores tell members at all is decided by the rank test of Mann and Whitney
-(1947), which needs no more than that members and others could have been exchanged. All take rows for independent draws.
+Clopper-Pearson's interval for k in n is the very quantile. The interval of the AUC is that of DeLong, DeLong and
+Clarke-Pearson (Biometrics 1988) on the scale of log odds, where it is nearly exact from some dozen rows on; scores that
+tell perfectly, or never, have no spread, and then min(members, others) disjoint pairs give an exact limit. Scores *tell
+members* if that interval is above 0.5 and the rank test of Mann and Whitney (1947), which needs no more than that
+members and others could have been exchanged, says so too. All take rows for independent draws.
 
 Was this picture among those a model was trained on? Membership inference, by the fit and by the likelihood ratio.
 
@@ -51,6 +52,12 @@ row the fit is taken for normal in *shadow* models, trained as the target was, w
 With few shadows the deviations of single rows are poorly known. Below 32 models of a kind one deviation serves all
 rows, as the paper advises for few models.
 
+`shadow_attacks` gives a second attack with the same shadows: S. Zarifzadeh, P. Liu and R. Shokri, "Low-Cost High-Power
+Membership Inference Attacks" (RMIA), ICML 2024. Its score is the share of population rows z with
+(Pr(x | model) / Pr(x)) / (Pr(z | model) / Pr(z)) >= gamma, where Pr(x) is the mean over the shadows. That share grows
+with Pr(x | model) / Pr(x) and with nothing else of x, so the ratio itself, which is taken here, has the same ROC curve.
+It needs a mean where the first needs a distribution, and so fewer shadows.
+
     paper                       here
     Q_in, Q_out                 `_Normal`
     N shadow models             `shadows`
@@ -58,15 +65,17 @@ rows, as the paper advises for few models.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, logit, ndtri
 from scipy.stats import mannwhitneyu, rankdata
+from sklearn.metrics import roc_curve
 
-from blindsight.audit.finding import Finding, Interval, Verdict, highest, lowest, rate, tail
+from blindsight.audit.finding import Finding, Interval, Verdict, rate, tail
 from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
 from blindsight.learn.linear import LinearTraining, train
@@ -104,19 +113,16 @@ class Roc:
 
     def tells(self) -> bool:
         """Whether members score higher than others; by luck alone with probability (1 - confidence) / 2 at most."""
-        return self.p_value <= tail(self.auc.confidence)
+        return self.p_value <= tail(self.auc.confidence) and self.auc.low > 0.5
 
     def __repr__(self) -> str:
         return f"Roc({len(self.members)} members, {len(self.others)} others, AUC {self.auc})"
 
     def curve(self) -> tuple[Scores, Scores]:
         """Return FPR and TPR at every threshold that makes a difference, from (0, 0) to (1, 1)."""
-        thresholds = np.unique(np.concatenate([self.members, self.others]))[::-1]
-        fpr, tpr = (
-            len(group) - np.searchsorted(np.sort(group), thresholds, side="left")
-            for group in (self.others, self.members)
-        )
-        return np.append(0, fpr) / len(self.others), np.append(0, tpr) / len(self.members)
+        marks = np.repeat([1, 0], [len(self.members), len(self.others)])
+        fpr, tpr, _ = roc_curve(marks, np.concatenate([self.members, self.others]), drop_intermediate=False)
+        return fpr, tpr
 
 
 def measure(
@@ -149,17 +155,28 @@ def _operating_point(members: Scores, others: Scores, allowed: float, confidence
     n, most = len(others), math.floor(allowed * len(others) + 1e-9)
     threshold = float(np.sort(others)[::-1][most])
     suspected = int(np.sum(others > threshold))
-    fpr = Interval(suspected / n, lowest(suspected, n, confidence), highest(most, n, confidence), confidence)
+    fpr = replace(
+        rate(suspected, n, confidence=confidence), high=rate(most, n, confidence=confidence).high, counts=None
+    )
     found = rate(int(np.sum(members > threshold)), len(members), confidence=confidence)
     return OperatingPoint(allowed, threshold, found, fpr)
 
 
 def _area(members: Scores, others: Scores, confidence: float) -> Interval:
-    """Return the chance that a member's score is above another's, a draw counting half."""
-    ranks = rankdata(np.concatenate([members, others]))[: len(members)]
-    area = (float(ranks.sum()) / len(members) - (len(members) + 1) / 2) / len(others)
-    reach = math.sqrt(-math.log(tail(confidence)) / (2 * min(len(members), len(others))))
-    return Interval(area, max(0.0, area - reach), min(1.0, area + reach), confidence)
+    """Return the chance that a member's score is above another's, a draw counting half, with DeLong's interval."""
+    m, n = len(members), len(others)
+    ranks = rankdata(np.concatenate([members, others]))
+    above = (ranks[:m] - rankdata(members)) / n  # of each member: the share of others below it
+    below = 1 - (ranks[m:] - rankdata(others)) / m
+    area = float(above.mean())
+    spread = sum(float(part.var(ddof=1)) / len(part) if len(part) > 1 else 0.25 for part in (above, below))
+    if area in (0, 1):
+        limit = tail(confidence) ** (1 / min(m, n))  # so many disjoint pairs, all the same way
+        return Interval(area, limit if area else 0.0, 1.0 if area else 1 - limit, confidence)
+    if not spread:  # all scores are equal
+        return Interval(area, 0.0, 1.0, confidence)
+    odds, reach = float(logit(area)), float(ndtri(1 - tail(confidence))) * math.sqrt(spread) / (area * (1 - area))
+    return Interval(area, float(expit(odds - reach)), float(expit(odds + reach)), confidence)
 
 
 def _rank_test(members: Scores, others: Scores) -> float:
@@ -245,13 +262,21 @@ def findings(
     rows = [_point_finding(result, point, target, source, epsilon, delta) for point in result.roc.points]
     area = result.roc.auc
     verdict: Verdict = "leaks" if result.roc.tells() else "at chance"
+    claim, proven = f"{target}: who was trained on does not show on average", "nothing about averages"
+    if epsilon is None:
+        source = "nobody"
+    else:
+        most = largest_auc(epsilon, delta)
+        claim, proven = f"{target}: epsilon = {epsilon:g}, delta = {delta:g} per record", f"AUC is at most {most:.3g}"
+        verdict = "refuted" if area.low > most else "not refuted" if result.roc.tells() else "at chance"
     row = Finding(
-        claim=f"{target}: who was trained on does not show on average",
-        source="nobody",
-        proven="nothing about averages",
+        claim=claim,
+        source=source,
+        proven=proven,
         measure=f"AUC of members against others (chance: 0.5; p = {result.roc.p_value:.2g} by ranks)",
         measured=area,
         verdict=verdict,
+        chance=0.5,
         attack=result.attack,
         details=_sizes(result) | {"p-value": result.roc.p_value},
     )
@@ -293,6 +318,16 @@ def largest_tpr(fpr: float, epsilon: float, delta: float) -> float:
     return min(1.0, math.exp(min(epsilon, 700.0)) * fpr + delta)
 
 
+def largest_auc(epsilon: float, delta: float) -> float:
+    """Return the area under the curve that no attack on an (epsilon, delta)-private model is above.
+
+    >>> round(largest_auc(1.0, 0.0), 4), largest_auc(0.0, 0.0)
+    (0.7311, 0.5)
+    """
+    corner = (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))  # FPR, and 1 - TPR, where the two limits meet
+    return corner * (delta + 1 - corner) / 2 + (1 - delta - corner) * (2 - corner) / 2 + delta
+
+
 def _sizes(result: MembershipResult) -> dict[str, Any]:
     return {"members": len(result.roc.members), "others": len(result.roc.others)}
 
@@ -331,6 +366,24 @@ def linear_trainer(
     return fitted
 
 
+def federated_trainer(
+    protocol: Mapping[str, Any], *, owners: int, public: tuple[Rows, Rows], classes: ArrayLike
+) -> Trainer:
+    """Return a trainer that replays a run of `learn encrypted`: rounds, sparsity and noise of the `protocol`.
+
+    Rows are dealt out to so many owners. Sums are added up in the clear, as every scheme leads to the same model.
+    """
+    from blindsight.learn.estimators import FederatedClassifier
+
+    def fitted(X: Rows, y: Rows, seed: int) -> Scorer:
+        parts = np.array_split(science(seed).permutation(len(X)), owners)
+        learner = FederatedClassifier("plain", classes=np.asarray(classes), random_state=seed, **protocol)
+        learner.fit([(X[part], y[part]) for part in parts], public=public)
+        return margin_fit(learner.model_)
+
+    return fitted
+
+
 def code_fit(function: HashFunction) -> Scorer:
     """Return a scorer by the quantisation error of codes; labels are not looked at."""
 
@@ -352,9 +405,15 @@ def hash_trainer(make: Callable[[int], HashLearner]) -> Trainer:
 FEWEST_SHADOWS = 4
 _OWN_DEVIATION = 32
 _SMALLEST = 1e-12
+_OFFLINE = 1 / 3  # the paper's a: how far models that had a row are taken to fit it better than those that had not
 
 
-def likelihood_ratio(
+def likelihood_ratio(target: Scorer, game: Game, train: Trainer, **options: Any) -> MembershipResult:
+    """Return the first of `shadow_attacks`."""
+    return shadow_attacks(target, game, train, **options)[0]
+
+
+def shadow_attacks(
     target: Scorer,
     game: Game,
     train: Trainer,
@@ -365,11 +424,11 @@ def likelihood_ratio(
     confidence: float = 0.95,
     random_state: int | np.random.Generator | None = None,
     progress: Progress = silent,
-) -> MembershipResult:
-    """Attack `target` with so many shadow models: online, or offline where `reference` rows (X, y) are given.
+) -> tuple[MembershipResult, MembershipResult]:
+    """Attack `target` by likelihood ratio and by RMIA with so many shadow models: online, or offline with `reference`.
 
     Shadows of an online attack have about half of the game's rows each, those of an offline attack half of the
-    reference: give twice as many reference rows as the target has members, for models that are alike.
+    reference rows (X, y): give twice as many as the target has members, for models that are alike.
     """
     if shadows < FEWEST_SHADOWS or shadows % 2:
         raise InputError(f"shadows must be an even number, at least {FEWEST_SHADOWS}; got {shadows}.")
@@ -378,19 +437,26 @@ def likelihood_ratio(
         chosen = _halves(shadows, len(game.X), generator)
         fits = _fits(train, (game.X, game.y), chosen, game, generator, progress)
         inside, outside = _Normal.of(fits, chosen), _Normal.of(fits, ~chosen)
-        return result_of(
-            f"likelihood ratio, online, {shadows} shadows",
-            inside.log_density(fit) - outside.log_density(fit),
-            game,
-            fprs=fprs,
-            confidence=confidence,
-        )
-    rows = np.asarray(reference[0]), np.asarray(reference[1])
-    fits = _fits(train, rows, _halves(shadows, len(rows[0]), generator), game, generator, progress)
-    outside = _Normal.of(fits, np.ones_like(fits, dtype=np.bool_))
-    scores = (fit - outside.mean) / outside.deviation
-    attack = f"likelihood ratio, offline, {shadows} shadows"
-    return result_of(attack, scores, game, fprs=fprs, confidence=confidence)
+        ratios = inside.log_density(fit) - outside.log_density(fit)
+        known = _likelihoods(fits, fits).mean(axis=0)
+    else:
+        rows = np.asarray(reference[0]), np.asarray(reference[1])
+        fits = _fits(train, rows, _halves(shadows, len(rows[0]), generator), game, generator, progress)
+        outside = _Normal.of(fits, np.ones_like(fits, dtype=np.bool_))
+        ratios = (fit - outside.mean) / outside.deviation
+        known = ((1 + _OFFLINE) * _likelihoods(fits, fits).mean(axis=0) + 1 - _OFFLINE) / 2
+    relative = np.log(np.maximum(_likelihoods(fit, fits), 1e-300)) - np.log(np.maximum(known, 1e-300))
+    way = f"{'online' if reference is None else 'offline'}, {shadows} shadows"
+    lira, rmia = (
+        result_of(f"{name}, {way}", scores, game, fprs=fprs, confidence=confidence)
+        for name, scores in (("likelihood ratio", ratios), ("relative likelihood (RMIA)", relative))
+    )
+    return lira, rmia
+
+
+def _likelihoods(fit: Fit, fits: NDArray[np.float64]) -> Fit:
+    """Return the probability of the true label behind a fit, which is taken for its log odds, in deviations."""
+    return np.asarray(expit(fit / (float(fits.std()) or 1.0)))
 
 
 def _halves(shadows: int, rows: int, generator: np.random.Generator) -> NDArray[np.bool_]:

@@ -11,17 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.audit.checks import Audit, Check, Evidence, check_minutes, run_checks, worst_of_each
-from blindsight.audit.collusion.coalitions import attack_round
-from blindsight.audit.collusion.coalitions import findings as coalition_findings
-from blindsight.audit.collusion.played import play
+from blindsight.audit.collusion import attack_round, play
+from blindsight.audit.collusion import findings as coalition_findings
 from blindsight.audit.epsilon import CONFIDENCE
 from blindsight.audit.hostile import attack_scheme, failing_on_data
+from blindsight.audit.inversion import cached_photographs, portraits
 from blindsight.audit.leakage.networks import attack_batches, batch_findings
-from blindsight.audit.leakage.study import study_leakage
+from blindsight.audit.leakage.study import study_leakage, trained_step_findings
 from blindsight.audit.mechanisms import noise, private_search, published_hashing, selective_sharing, self_test, sums
-from blindsight.audit.portraits import cached_photographs, portraits
 from blindsight.audit.siftclaims import cheat_findings, holes, published_sift_findings
-from blindsight.audit.subject import OnTrial, audit_subjects, findings
+from blindsight.audit.subject import OnTrial, audit_subjects, findings, self_test_finding
 from blindsight.data import Dataset, load
 from blindsight.errors import PrivacyError
 from blindsight.progress import Progress, silent
@@ -40,7 +39,7 @@ _WEIGHTS = 400  # of the updates that coalitions go after
 _SPARSITY = 0.9
 
 
-def audit_papers(*, minutes: float = 3.0, random_state: int = 0, progress: Progress = silent) -> Audit:
+def audit_papers(*, minutes: float = 5.0, random_state: int = 0, progress: Progress = silent) -> Audit:
     """Attack every claim, as thoroughly as the time allows."""
     check_minutes(minutes)
     progress("drawing faces", 0, None)
@@ -82,7 +81,8 @@ def _auditor(effort: float) -> Evidence:
             f"the auditor failed its own test (which happens by chance with probability {1 - CONFIDENCE:g}); no "
             "epsilon of this audit can be trusted. Run it again."
         )
-    return Evidence(findings([tested.planted, tested.sound]), claims=False)
+    rows = self_test_finding(tested.planted, planted=True), self_test_finding(tested.sound, planted=False)
+    return Evidence(rows, claims=False)
 
 
 def _epsilons(subjects: tuple[OnTrial, ...], effort: float) -> Evidence:
@@ -94,8 +94,10 @@ def _runs(effort: float) -> int:
 
 
 def _updates(random_state: int, progress: Progress, effort: float) -> Evidence:
-    grey, _ = _digits()
-    rows = grey.reshape(len(grey), -1)[science(random_state).permutation(len(grey))]
+    grey, labels = _digits()
+    order = science(random_state).permutation(len(grey))
+    rows = grey.reshape(len(grey), -1)[order]
+    steps = trained_step_findings(rows, np.where(labels[order] % 2, 1, -1), random_state=random_state)
     half = len(rows) // 2
     study = study_leakage(
         rows[:half],
@@ -104,7 +106,7 @@ def _updates(random_state: int, progress: Progress, effort: float) -> Evidence:
         random_state=random_state,
         progress=progress,
     )
-    return Evidence(worst_of_each(study.findings()))
+    return Evidence((*worst_of_each(study.findings()), *steps))
 
 
 def _batches(random_state: int, progress: Progress, effort: float) -> Evidence:

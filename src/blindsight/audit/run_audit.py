@@ -17,47 +17,46 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.audit import membership
-from blindsight.audit.checks import Check, Evidence
-from blindsight.audit.collusion import coalitions
-from blindsight.audit.collusion.played import PlayedRound, play
+from blindsight.audit import collusion, membership
+from blindsight.audit.checks import Check, Evidence, Plan
+from blindsight.audit.collusion import PlayedRound, play
 from blindsight.audit.finding import Verdict
 from blindsight.audit.hostile import attack_scheme
-from blindsight.audit.inversion import aggregator_samples, four_pictures
-from blindsight.audit.inversion.study import seconds_to_learn
-from blindsight.audit.leakage.linear import Case
+from blindsight.audit.inversion import aggregator_samples, four_pictures, seconds_to_learn
 from blindsight.audit.leakage.recovery import Candidate, Recovery, Vector
-from blindsight.audit.leakage.schemes import attack_schemes, attack_view, scheme_findings, view_finding
+from blindsight.audit.leakage.schemes import Case, attack_schemes, attack_view, scheme_findings, view_finding
 from blindsight.audit.leakage.study import SinglesLeak, count_singles, single_findings
 from blindsight.audit.mechanisms import RUNS, planned_noise
 from blindsight.audit.membership import (
     FEWEST_SHADOWS,
     LOW_FPRS,
     Game,
+    Trainer,
+    federated_trainer,
     fewest_others,
-    likelihood_ratio,
     linear_trainer,
     margin_fit,
+    shadow_attacks,
 )
-from blindsight.audit.subject import audit_subjects, findings
-from blindsight.audit.targets import Plan, read_run
+from blindsight.audit.subject import audit_subjects, self_test_finding
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.wire import decode
 from blindsight.data import FeaturePipeline, load, pipeline
 from blindsight.data.dataset import Dataset
 from blindsight.data.features import Standardiser, extract, reading_side
 from blindsight.data.pixels import PixelFeatures
+from blindsight.data.study import Division, Sites, Study, divide
 from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, MessageError
 from blindsight.files import cache_folder, storage_errors
 from blindsight.learn.linear import LARGEST_WEIGHT
 from blindsight.learn.model import Classes, LinearModel
 from blindsight.learn.recording import RecordedRound
 from blindsight.learn.rounds import fraction_bits
-from blindsight.learn.study import Division, Sites, Study, divide
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.sift import LinearSift
+from blindsight.statement import PrivacyStatement
 from blindsight.sums.dphe import Shards
 from blindsight.sums.messages import Reply
 from blindsight.sums.noise import NoisePlan
@@ -71,9 +70,9 @@ HOW_TO_RECORD = (
     "--record`."
 )
 
-RECORDING, NOISE = "recorded-round.npz", "noise.json"
-_NOISE, _LESS = "noise inside the sums", "a quarter of that noise"
-_CANARY_DELTA = 1e-9  # a larger one, counted for every canary, would drown what they show
+ABOUT_RUN, RUN_SCHEMA, RUN_VERSION = "run.json", "blindsight/run", 1
+RECORDING, NOISE, STATEMENT = "recorded-round.npz", "noise.json", "statement.json"
+_NOISE, _LESS = "noise inside the sums", "half of that noise"
 _PROBES, _SHOWN = 24, 3
 
 
@@ -88,6 +87,7 @@ class RebuiltRun:
     model: LinearModel
     recorded: RecordedRound | None
     noise: tuple[NoisePlan, float] | None
+    statement: PrivacyStatement | None = None
     given: Dataset | None = None
     progress: Progress = field(default=silent, repr=False)
 
@@ -101,7 +101,7 @@ class RebuiltRun:
             )
         recorded = RecordedRound.load(recording) if recording.exists() else None
         model = LinearModel.load(folder / "model.npz")
-        return cls(about, model, recorded, _read_noise(folder / NOISE), data, progress)
+        return cls(about, model, recorded, _read_noise(folder / NOISE), _read_statement(folder), data, progress)
 
     @property
     def name(self) -> str:
@@ -167,6 +167,17 @@ class RebuiltRun:
         return LinearModel(self.model.weights[:1], self.model.standardiser, Classes(np.array([0, 1])))
 
     @property
+    def shadow_trainer(self) -> Trainer:
+        """How shadows are trained: by the run's protocol, or where it is not told on all rows at once."""
+        classes = np.unique(self.game.y)
+        if "protocol" not in self.about:
+            return linear_trainer(classes=classes, standardiser=self.classifier.standardiser)
+        X, answers = self.study.public
+        y = answers[:, 0] if self.study.multilabel else answers
+        public = X[y >= 0], y[y >= 0]
+        return federated_trainer(self.about["protocol"], owners=self.about["owners"], public=public, classes=classes)
+
+    @property
     def game(self) -> Game:
         """Owners' rows are members; test rows are not. Rows of which the answer is unknown are left out."""
         pairs = [*self.study.owners.values(), self.study.test]
@@ -225,11 +236,11 @@ def plan_run(folder: Path, *, random_state: int, data: Dataset | None = None, pr
         "membership in the model", _seconds_of_shadows(run), lambda effort: _members(run, effort, random_state)
     )
     if run.noise is not None:
-        shares = {_NOISE: 1.0, _LESS: 0.25}
+        shares = {_NOISE: 1.0, _LESS: 0.5}
         sums = (Check(name, 3, partial(_noisy_sums, run.noise, share)) for name, share in shares.items())
-        return Plan(run.name, (*sums, members))
+        return Plan(run.name, (*sums, members), statement=run.statement)
     if run.recorded is None:
-        return Plan(run.name, (members,), (HOW_TO_RECORD,))
+        return Plan(run.name, (members, Check("updates and coalitions", 0, _unrecorded)), statement=run.statement)
     attack = _RoundAttack(run.recorded, random_state, progress, noisy=run.noise is not None)
     checks = [
         Check("the aggregator's recorded view", attack.seconds_to_read, attack.recorded_view),
@@ -241,7 +252,44 @@ def plan_run(folder: Path, *, random_state: int, data: Dataset | None = None, pr
     ]
     if attack.sparse:
         checks.insert(1, Check("the aggregator's view with its set-up", attack.seconds_to_play, attack.view_with_setup))
-    return Plan(run.name, tuple(checks))
+    return Plan(run.name, tuple(checks), statement=run.statement)
+
+
+def _unrecorded(effort: float) -> Evidence:
+    raise InputError(HOW_TO_RECORD)
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """Return how a run was made, or say that it is damaged or of another version."""
+    path = folder / ABOUT_RUN
+    with storage_errors("read", path):
+        text = path.read_bytes()
+    try:
+        about: dict[str, Any] = json.loads(text)
+        schema, version = about["schema"], about["version"]
+    except (ValueError, KeyError, TypeError):
+        raise CorruptFileError(f"{path} is damaged, or was never written by Blindsight. Learn again.") from None
+    if schema != RUN_SCHEMA:
+        raise CorruptFileError(f"{path} holds a {schema!r}; a {RUN_SCHEMA!r} was expected.")
+    if version != RUN_VERSION:
+        raise CorruptFileError(
+            f"{path} is of version {version}; this Blindsight reads version {RUN_VERSION}. Learn again, or audit it by "
+            "the Blindsight that wrote it."
+        )
+    missing = {"data", "path", "count", "seed", "features", "components", "attributes", "owners", "sharing"} - set(
+        about
+    )
+    if missing:
+        raise CorruptFileError(f"{path} is damaged: it does not say {', '.join(sorted(missing))}.")
+    return about
+
+
+def _read_statement(folder: Path) -> PrivacyStatement | None:
+    path = folder / STATEMENT
+    if not path.exists():
+        return None
+    with storage_errors("read", path):
+        return PrivacyStatement.from_json(path.read_text(encoding="utf-8"))
 
 
 def _read_noise(path: Path) -> tuple[NoisePlan, float] | None:
@@ -257,10 +305,11 @@ def _read_noise(path: Path) -> tuple[NoisePlan, float] | None:
 
 
 def _noisy_sums(noise: tuple[NoisePlan, float], share: float, effort: float) -> Evidence:
-    """Look for canaries in sums with the run's noise, or with a `share` of it, to see whether that would be noticed."""
-    plan, delta = noise
-    subject = replace(planned_noise(plan, min(delta, _CANARY_DELTA), noise_share=share), expense=2)
-    return Evidence(findings(audit_subjects([subject], runs=2 * round(RUNS * effort))), claims=share == 1)
+    """Look for a unit in sums with the run's noise, or with a `share` of it, to see whether that would be noticed."""
+    subject = planned_noise(*noise, noise_share=share)
+    (audit,) = audit_subjects([subject], runs=round(RUNS * effort))
+    row = audit.finding() if share == 1 else self_test_finding(audit, planted=True)
+    return Evidence((row,), claims=share == 1)
 
 
 class _RoundAttack:
@@ -336,8 +385,8 @@ class _RoundAttack:
 
     def coalitions(self, effort: float) -> Evidence:
         """Let every coalition attack every owner."""
-        results = coalitions.attack_round(self._played, random_state=self._seed, progress=self._progress)
-        return Evidence(coalitions.findings(results))
+        results = collusion.attack_round(self._played, random_state=self._seed, progress=self._progress)
+        return Evidence(collusion.findings(results))
 
     @property
     def hostile(self) -> tuple[Check, ...]:
@@ -403,10 +452,10 @@ def _members(run: RebuiltRun, effort: float, seed: int) -> Evidence:
     game, classifier = run.game, run.classifier
     scorer, fprs = margin_fit(classifier), usable_fprs(int((~game.member).sum()))
     by_loss = membership.loss_threshold(scorer, game, fprs=fprs)
-    by_ratio = likelihood_ratio(
+    by_shadows = shadow_attacks(
         scorer,
         game,
-        linear_trainer(classes=np.unique(game.y), standardiser=classifier.standardiser),
+        run.shadow_trainer,
         shadows=shadows_for(effort),
         fprs=fprs,
         random_state=seed,
@@ -414,7 +463,7 @@ def _members(run: RebuiltRun, effort: float, seed: int) -> Evidence:
     )
     target = f"the model of {run.study.answers[0]}" if run.study.multilabel else "the model"
     return Evidence(
-        tuple(row for found in (by_loss, by_ratio) for row in membership.findings(found, target, source="nobody"))
+        tuple(row for found in (by_loss, *by_shadows) for row in membership.findings(found, target, source="nobody"))
     )
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.audit.collusion.sifts import average_frames, frames_findings, pool_sifts, pooled_finding
-from blindsight.audit.finding import Finding, Interval, of_verifier
+from blindsight.audit.finding import Finding, Interval, exactly, of_verifier
+from blindsight.audit.sift_audit import average_frames, frames_findings, pool_sifts, pooled_finding
 from blindsight.data.dataset import Dataset
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import PrivacyError
@@ -177,7 +177,7 @@ class Hole:
             source="this library's platform",
             proven="nothing" if "learning curve" in self.rule else self.rule,
             measure="PrivLoss of whoever made it, if it is let out",
-            measured=Interval(self.read if self.now else 0.0, 0.0, 0.5, _CONFIDENCE),
+            measured=exactly(self.read if self.now else 0.0),  # of these rows
             verdict="refuted" if self.now and self.read > _THRESHOLD else "not refuted",
             attack=f"{self.name}; kept in by: {self.rule}",
             details={"PrivLoss if it were let out": self.read, "an earlier rule let it out": self.before},
@@ -187,9 +187,7 @@ class Hole:
 def holes(random_state: int = 0, *, rows: int = 3000) -> tuple[Hole, ...]:
     """Try all eight ways."""
     rng = np.random.default_rng(random_state)
-    return tuple(
-        hole(rng, rows) for hole in (_wide, _adaptive, _momentary, _strange, _overflow, _jackpot, _pair, _few_rows)
-    )
+    return tuple(hole(rng, rows) for hole in HOLES.values())
 
 
 def _accepts(released: NDArray[Any], labels: dict[str, NDArray[np.int8]], *, certified: bool, **more: Any) -> bool:
@@ -319,3 +317,16 @@ def _few_rows(rng: np.random.Generator, rows: int) -> Hole:
     now = _accepts(symbols, {"hidden": hidden}, certified=True)
     read = _read(hidden, symbols.sum(axis=1) % 2)
     return Hole("symbols of few rows, judged by attackers", "certificate or refusal", read, before, now)
+
+
+HOLES: dict[str, Callable[[np.random.Generator, int], Hole]] = {
+    "a release too wide for the rows": _wide,
+    "a sift fitted to answers": _adaptive,
+    "the difference of two frames": _momentary,
+    "a frame that switches a sift": _strange,
+    "an overflow as a symbol": _overflow,
+    "a jackpot symbol": _jackpot,
+    "the XOR of two attributes": _pair,
+    "symbols of few rows, judged by attackers": _few_rows,
+}
+"""The ways around a verdict, by name."""

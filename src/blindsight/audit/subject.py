@@ -1,12 +1,22 @@
 """A mechanism on trial: what is said of it, two neighbouring inputs that tell most, and the verdict of running it."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Protocol
 
-from blindsight.audit.epsilon import CONFIDENCE, Draws, EpsilonBound, Scorer, check_runs, epsilon_bound, runs_needed
-from blindsight.audit.finding import Finding, Interval
+from blindsight.audit.epsilon import (
+    CONFIDENCE,
+    Draws,
+    EpsilonBound,
+    GaussianBound,
+    Scorer,
+    check_runs,
+    epsilon_bound,
+    gaussian_bound,
+    runs_needed,
+)
+from blindsight.audit.finding import Finding, Interval, Verdict
 from blindsight.audit.onerun import OneRunBound
 from blindsight.dp.accounting import check_positive
 from blindsight.progress import Progress, silent
@@ -42,7 +52,8 @@ class Claim:
 class Subject:
     """A claim that can be put to the test on two neighbouring inputs.
 
-    An expensive mechanism is run once where a cheap one is run `expense` times.
+    An expensive mechanism is run once where a cheap one is run `expense` times. Noise that is `gaussian`, of whatever
+    deviation, is bounded by its trade-off function.
     """
 
     claim: Claim
@@ -50,6 +61,7 @@ class Subject:
     second: Draw
     scorer: Scorer
     expense: int = 1
+    gaussian: bool = False
 
     def affordable(self, runs: int, confidence: float = CONFIDENCE) -> int:
         """Return how often to run where a cheap mechanism is run `runs` times: enough at least to refute the claim."""
@@ -73,7 +85,8 @@ class Subject:
         """
         check_runs(runs, self.claim.epsilon, confidence=confidence, delta=self.claim.delta)
         first, second = self.first(runs, source), self.second(runs, source)
-        bound = epsilon_bound(first, second, delta=self.claim.delta, scorer=self.scorer, confidence=confidence)
+        lower_bound = gaussian_bound if self.gaussian else epsilon_bound
+        bound = lower_bound(first, second, delta=self.claim.delta, scorer=self.scorer, confidence=confidence)
         return EpsilonAudit(self.claim, bound)
 
 
@@ -82,7 +95,7 @@ class EpsilonAudit:
     """What running a mechanism showed about a claim."""
 
     claim: Claim
-    bound: EpsilonBound | OneRunBound
+    bound: EpsilonBound | GaussianBound | OneRunBound
 
     @property
     def refuted(self) -> bool:
@@ -146,6 +159,18 @@ def audit_subjects(
         audits.append(subject.audit(number, confidence=confidence, source=source))
     progress("epsilon", len(on_trial), len(on_trial))
     return tuple(audits)
+
+
+def self_test_finding(audit: EpsilonAudit, *, planted: bool) -> Finding:
+    """Return the row of a test of the auditor itself: that it notices noise which was made too small, or acquits."""
+    verdict: Verdict = "as stated" if audit.refuted else "undecided"
+    return replace(
+        audit.finding(),
+        claim=f"self-test: {audit.claim.name} {'is found out' if planted else 'is acquitted'}",
+        source="the auditor",
+        proven="planted: it loses more than it says" if planted else audit.claim.proven,
+        verdict=verdict if planted else "refuted" if audit.refuted else "not refuted",
+    )
 
 
 def findings(audits: Iterable[EpsilonAudit]) -> tuple[Finding, ...]:

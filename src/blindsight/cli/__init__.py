@@ -1,15 +1,14 @@
 """The command line: parse, call one library function, show its result.
 
-Exit codes: 0 done, 1 it could not be done, 2 the command was given wrongly. Results go to standard output (a table,
-or one JSON document with --json), progress and errors to standard error. Errors are one sentence; --debug shows where
-they come from.
+Exit codes: 0 done, 1 it could not be done, 2 the command was given wrongly, 130 Ctrl-C. Results go to standard output
+(a table, or one JSON document with --json), progress and errors to standard error. Errors are one sentence; --debug
+shows where they come from.
 """
 
 import math
 import sys
 import warnings
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -27,7 +26,6 @@ _INTERRUPTED = 130  # what typer makes of Ctrl-C
 app = Commands(
     name="blindsight",
     help="Learn from, search through and share images that nobody may see.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -36,7 +34,9 @@ ledgers = Commands(help="Read a privacy ledger.")
 
 def _show_version(value: bool) -> None:
     if value:
-        sys.stdout.write(f"blindsight {version('blindsight-vision')}\n")
+        from blindsight import __version__
+
+        sys.stdout.write(f"blindsight {__version__}\n")
         raise typer.Exit
 
 
@@ -49,7 +49,7 @@ def blindsight(
     """Learn from, search through and share images that nobody may see."""
 
 
-@app.command("demo")
+@app.command("demo", example="demo --out out")
 def run_demo(
     out: Annotated[Path, Option(help="Folder of the report.")] = Path("out"),
     pictures: Annotated[int, Option(help="How many faces to draw.", min=600)] = 4000,
@@ -70,7 +70,7 @@ def run_demo(
     )
 
 
-@ledgers.command("show")
+@ledgers.command("show", example="ledger show privacy.ledger --delta 1e-6")
 def show_ledger(
     path: Annotated[Path, Argument(help="The ledger's file.")],
     delta: Annotated[float, Option(help="Delta at which to add up where no budget names one.", min=0.0, max=1.0)],
@@ -121,14 +121,16 @@ app.add_typer(data.app, name="data")
 app.add_typer(learn.app, name="learn")
 app.add_typer(search.app, name="search")
 app.add_typer(sift.app, name="sift")
-app.command("audit")(audit.audit)
+app.command("audit", example="audit out/learn --fail-on refuted")(audit.audit)
 app.add_typer(ledgers, name="ledger")
 app.add_typer(federation.app, name="federation")
-app.command("serve")(serve.serve)
-app.command("verify-log")(serve.verify_log)
-app.command("backup")(serve.backup)
-app.command("restore")(serve.restore)
+app.command("serve", example="serve --folder out/service --port 8420")(serve.serve)
+app.command("verify-log", example="verify-log --folder out/service")(serve.verify_log)
+app.command("backup", example="backup service.backup --folder out/service")(serve.backup)
+app.command("restore", example="restore service.backup --folder out/new")(serve.restore)
+app.command("enrol", example="enrol https://example.org:8420 CODE --identity ann.identity")(serve.enrol)
 app.add_typer(serve.tokens, name="token")
+app.add_typer(serve.owners, name="owner")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -137,7 +139,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
     Settings.reset()
     with warnings.catch_warnings():
         warnings.showwarning = show_warning
@@ -162,5 +163,5 @@ def _run(arguments: list[str] | None) -> int:
     except Exception as error:
         return show_error(error, f"unexpected {type(error).__name__}: {error} (--debug shows where)", code=1)
     if code == _INTERRUPTED:
-        return show_error(None, "interrupted; what was already written is whole.", code=1)
+        return show_error(None, "interrupted; what was already written is whole.", code=_INTERRUPTED)
     return code or 0

@@ -8,7 +8,7 @@ from typer import Argument, Exit, Option
 from blindsight.cli import options
 from blindsight.cli.options import show, table, terminal_progress, write_json
 from blindsight.errors import InputError
-from blindsight.files import as_path, check_writable
+from blindsight.files import as_path, atomic_writer, check_writable, storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,35 +18,64 @@ if TYPE_CHECKING:
     from blindsight.audit.checks import Audit
     from blindsight.audit.finding import Finding
 
-PAPERS = "papers"
-"""What an audit of the documents is called."""
+PAPERS, ATTACKS, VERIFY = "papers", "attacks", "verify-bundle"
+"""What an audit of the documents, the list of attacks and the check of a bundle are called."""
+
+_MARKS = "<!-- attacks -->", "<!-- end of attacks -->"
 
 
 def audit(
     what: Annotated[
-        str, Argument(metavar="RUN|INDEX|SIFT|papers", help="A folder that Blindsight wrote, or `papers`.")
+        str,
+        Argument(
+            metavar="RUN|INDEX|SIFT|papers|attacks|verify-bundle",
+            help="A folder that Blindsight wrote, `papers`, `attacks` for the list of all attacks, or `verify-bundle`.",
+        ),
     ],
+    file: Annotated[Path | None, Argument(metavar="[BUNDLE]", help="The file that `verify-bundle` looks at.")] = None,
     data: Annotated[
         str | None, Option(help="Labelled collection to attack a sift with; see `blindsight data list`.")
     ] = None,
     path: options.PathOption = None,
     count: options.CountOption = None,
-    minutes: Annotated[float, Option(help="How long it may take, about: more finds more.")] = 3.0,
+    minutes: Annotated[float, Option(help="How long it may take, about: more finds more.")] = 5.0,
     out: Annotated[
         Path | None,
-        Option(help="Folder of audit.json and report.html; default: out/audit/ and the name of what is audited."),
+        Option(
+            help="Folder of audit.json, report.html, facts.html, facts.md, junit.xml and audit.sarif; default: "
+            "out/audit/ and the name of what is audited. Of attacks: a Markdown file with marks for the table."
+        ),
     ] = None,
+    run: Annotated[
+        bool, Option("--run", help="With attacks: play each on a planted weakness and on the repaired system.")
+    ] = False,
     fail_on: Annotated[
         Literal["refuted", "leak"] | None,
         Option(help="Exit with 1 if a claim is refuted; leak: also if an attack works that nobody promised to stop."),
     ] = None,
+    bundle: Annotated[
+        Path | None, Option(help="Write a signed ZIP file of everything: digests, versions, outcomes, verdicts.")
+    ] = None,
+    key: Annotated[Path, Option(help="The auditor's secret key for --bundle, made if it is not there.")] = Path(
+        "~/.blindsight/auditor.key"
+    ),
+    auditor: Annotated[str | None, Option(help="With verify-bundle: the public key that must have signed it.")] = None,
+    artefact: Annotated[Path | None, Option(help="With verify-bundle: what was audited, to compare with.")] = None,
     seed: options.SeedOption = 0,
 ) -> None:
     """Attack what claims to be private: what is claimed, by whom, what is proven, what was measured, what follows.
 
     If nothing could be tested the exit code is 1, and it is with --fail-on if a claim fell. In a pipeline:
-    blindsight audit out/learn --fail-on refuted
+    blindsight audit out/learn --fail-on refuted --bundle out/audit.zip
     """
+    if what == ATTACKS:
+        _attacks(run=run, out=out)
+        return
+    if what == VERIFY:
+        _verify(file, auditor, artefact)
+        return
+    if file is not None:
+        raise InputError(f"a second name is that of a bundle to verify; got {file}. Leave it out.")
     from blindsight.audit.checks import check_minutes
     from blindsight.audit.finding import MEANINGS
     from blindsight.data import load
@@ -68,7 +97,7 @@ def audit(
 
             judged = None if data is None else load(data, path=path, count=count, random_state=seed, progress=progress)
             found = audit_artefact(as_path(what), data=judged, minutes=minutes, random_state=seed, progress=progress)
-    _write(found, out)
+    signed = _write(found, out, what, bundle, key, f"blindsight audit {what} --minutes {minutes:g} --seed {seed}")
     tables = [
         _table(f"\n{name[:1].upper()}{name[1:]}", evidence.findings)
         for name, evidence in found.sections.items()
@@ -79,10 +108,52 @@ def audit(
     legend = [f"{verdict}: {meaning}." for verdict, meaning in MEANINGS.items() if verdict in met]
     if not found.tested:
         legend.append("Nothing could be tested: that is no success. Give more data (-n) or time (--minutes).")
-    show(found.to_dict(), *tables, "", *legend, "", *found.notes, f"{counts}. Report: {out / 'report.html'}")
+    show(found.to_dict(), *tables, "", *legend, "", *found.remarks, f"{counts}. Report: {out / 'report.html'}", *signed)
     fallen = {None: 0, "refuted": found.count("refuted"), "leak": found.count("refuted") + found.count("leaks")}
     if not found.tested or fallen[fail_on]:
         raise Exit(1)
+
+
+def _attacks(*, run: bool, out: Path | None) -> None:
+    """Print the list of attacks; run, with what each found on a weakness and on its repair."""
+    from blindsight.audit.attacks import ATTACKS, as_markdown, run_attacks
+
+    marked = None if out is None else _marked(out)
+    if not run:
+        rows = [(one.name, one.needs, one.breaks, f"{one.weakness}; repaired: {one.repair}") for one in ATTACKS]
+        document = {"attacks": [dict(zip(("name", "needs", "breaks", "trial"), row, strict=True)) for row in rows]}
+        show(document, table("Attacks", ("attack", "needs", "breaks", "shown on"), rows))
+        return
+    with terminal_progress() as progress:
+        outcomes = list(run_attacks(progress=progress))
+    if out is not None and marked is not None:
+        with atomic_writer(out) as stream:
+            stream.write(f"{marked[0]}{_MARKS[0]}\n\n{as_markdown(outcomes)}\n{_MARKS[1]}{marked[1]}".encode())
+    cells = [
+        (
+            one.attack.name,
+            *(f"{found.verdict}: {found.measured}" for found in (one.weak, one.repaired)),
+            f"{one.seconds:.1f}",
+            "yes" if one.proven else "NO",
+        )
+        for one in outcomes
+    ]
+    drawn = table("Attacks", ("attack", "on the weakness", "on the repair", "s", "shown"), cells)
+    failed = [one.attack.name for one in outcomes if not one.proven]
+    words = f"Not shown: {', '.join(failed)}." if failed else "Each works on its weakness and fails on the repair."
+    show({"attacks": [one.to_dict() for one in outcomes]}, drawn, words)
+    if failed:
+        raise Exit(1)
+
+
+def _marked(path: Path) -> tuple[str, str]:
+    with storage_errors("read", path):
+        text = path.read_text(encoding="utf-8")
+    before, first, rest = text.partition(_MARKS[0])
+    _, second, after = rest.partition(_MARKS[1])
+    if not first or not second:
+        raise InputError(f"{path} has no place for the table. Write {_MARKS[0]} and {_MARKS[1]} into it.")
+    return before, after
 
 
 def _table(title: str, findings: "Sequence[Finding]") -> "Table":
@@ -97,15 +168,49 @@ _WIDTHS = (None, 11, 18, None, 11)  # as wide as the longest words of these colu
 
 
 def _cells(finding: "Finding") -> tuple[str, ...]:
-    measured = f"{finding.measured.sure}: {finding.measure}; {finding.attack}"
+    measured = f"{finding.figure}: {finding.measure}; {finding.attack}" if finding.measured else finding.measure
     return (finding.claim, finding.source, finding.proven, measured, finding.verdict)
 
 
-def _write(found: "Audit", out: Path) -> None:
+def _write(found: "Audit", out: Path, what: str, bundle: Path | None, key: Path, command: str) -> tuple[str, ...]:
+    """Write everything; return what to say of the bundle."""
+    from blindsight.audit.bundle import auditor_key, circumstances, write_bundle
     from blindsight.report import write_report
     from blindsight.report.auditing import audit_chapter
+    from blindsight.report.facts import PrivacyFacts
+    from blindsight.report.pipelines import to_junit, to_sarif
 
     facts = {"Command": "blindsight audit", "Subject": found.subject, "Seed": str(found.seed)}
     title = "The papers' claims, attacked" if found.subject == PAPERS else f"Audit of {found.subject}"
     write_report(out / "report.html", title, [audit_chapter(found)], facts=facts, private=True)
     write_json(out / "audit.json", found.to_dict(), private=True)
+    write_json(out / "audit.sarif", to_sarif(found, artefact=what), private=True)
+    page = PrivacyFacts(found, circumstances())
+    pages = {"facts.html": page.to_html().encode(), "facts.md": page.to_markdown().encode()}
+    for name, body in (pages | {"junit.xml": to_junit(found)}).items():
+        with atomic_writer(out / name, private=True) as stream:
+            stream.write(body)
+    if bundle is None:
+        return ()
+    signer, artefact = auditor_key(key), None if what == PAPERS else as_path(what)
+    write_bundle(bundle, found, key=signer, command=command, artefact=artefact, pages=pages)
+    return (f"Bundle: {bundle}, signed by {signer.public.hex()}.",)
+
+
+def _verify(file: Path | None, auditor: str | None, artefact: Path | None) -> None:
+    from blindsight.audit.bundle import verify_bundle
+
+    if file is None:
+        raise InputError("verify-bundle takes the file that `blindsight audit --bundle` wrote; got none.")
+    found = verify_bundle(file, auditor=auditor, artefact=artefact)
+    manifest = found.manifest
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in manifest["verdicts"].items() if count)
+    whose = "the expected key" if auditor else "the key it names; --auditor says which key you expect"
+    told = {"auditor": found.auditor, "recomputed": found.recomputed, "manifest": dict(manifest)}
+    show(
+        told,
+        f"{file} is whole and signed by {found.auditor} ({whose}).",
+        f"Audit of {manifest['subject']}, {manifest['made']}: {counts}.",
+        f"{found.recomputed} of {len(found.audit['findings'])} figures were computed again from their raw outcomes.",
+        "What lies there now is what was audited." if artefact else "Give --artefact to compare with what was audited.",
+    )

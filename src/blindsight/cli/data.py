@@ -25,7 +25,7 @@ ReaderOption = Annotated[
 SizeOption = Annotated[int | None, Option(help="Side of the pictures in pixels.", min=1)]
 
 
-@app.command("list")
+@app.command("list", example="data list")
 def list_collections() -> None:
     """Show every collection Blindsight can load, and whether it is here."""
     from blindsight.data import catalogue
@@ -45,7 +45,7 @@ def list_collections() -> None:
     show(document, table("Collections", ("name", "what", "comes", "here", "licence"), rows))
 
 
-@app.command("fetch")
+@app.command("fetch", example="data fetch cifar10")
 def fetch_collection(
     name: NameArgument,
     via: Annotated[str | None, Option(help="Use only this source.")] = None,
@@ -58,7 +58,7 @@ def fetch_collection(
     show({"name": name, "folder": str(folder)}, f"{name} is in {folder}")
 
 
-@app.command("info")
+@app.command("info", example="data info folder --path photos")
 def show_information(
     name: NameArgument,
     path: options.PathOption = None,
@@ -84,7 +84,7 @@ def show_information(
     show(document, *parts)
 
 
-@app.command("show")
+@app.command("show", example="data show faces --attributes smiling --out sheet.png")
 def show_pictures(
     name: NameArgument,
     attributes: Annotated[str | None, Option(help="With and without these, e.g. smiling,eyeglasses.")] = None,
@@ -109,7 +109,7 @@ def show_pictures(
     show(document, f"Contact sheet of {dataset.name}: {out} ({sheet.width} x {sheet.height} pixels)")
 
 
-@app.command("features")
+@app.command("features", example="data features faces --features pixels --out features.npz")
 def make_features(
     name: NameArgument,
     features: options.FeaturesOption = "pixels",

@@ -21,22 +21,22 @@ OperatorOption = Annotated[Path, Option(help="The operator's folder, which nobod
 app = Commands(help="Keys, fingerprints, certificates and kept runs for learning across machines.")
 
 
-@app.command("invite")
+@app.command("invite", example="federation invite north --home hub")
 def invite(
     name: Annotated[str, Argument(help='An owner\'s name, or "key generator".')],
     home: OperatorOption,
     address: Annotated[str, Option(help="With the first invitation: where nodes reach the SuperLink, HOST:PORT.")] = "",
-    flower_app: Annotated[Path | None, Option("--app", help="With the first: the folder of the Flower app.")] = None,
+    flower_app: Annotated[Path | None, Option("--app", help="With the first: a Flower app of your own.")] = None,
     out: Annotated[Path | None, Option(help="The file to write; NAME.invitation by default.")] = None,
 ) -> None:
     """Write the one file that a party needs to join; give it to that party alone."""
-    from blindsight.federated.commands import app_digest
+    from blindsight.federated.commands import APP, app_digest
     from blindsight.federated.invite import WHY_THREE, Federation
 
     if not (home / "federation.json").exists():
-        if not address or flower_app is None:
-            raise InputError(f"{home} is no federation's folder yet: the first invitation needs --address and --app.")
-        Federation.begin(home, address, app_digest(flower_app))
+        if not address:
+            raise InputError(f"{home} is no federation's folder yet: the first invitation needs --address HOST:PORT.")
+        Federation.begin(home, address, app_digest(flower_app or APP))
     path = out or Path(f"{name.replace(' ', '-')}.invitation")
     with Federation.editing(home) as federation:
         invitation = federation.invite(name)
@@ -49,7 +49,7 @@ def invite(
     )
 
 
-@app.command("serve")
+@app.command("serve", example="federation serve --home hub")
 def serve_federation(
     home: OperatorOption,
     host: Annotated[str, Option(help="The address to listen on; its control interface is for this machine alone.")] = (
@@ -62,7 +62,42 @@ def serve_federation(
     serve(home.expanduser().resolve(), host=host, tell=lambda sentence: sys.stderr.write(f"{sentence}\n"))
 
 
-@app.command("join")
+@app.command("run", example="federation run --home hub --public public.npz --agreed agreed.npz --out model")
+def run_federation(
+    home: OperatorOption,
+    public: Annotated[Path, Option(help="Public features and labels, from `federation data --public`.")],
+    out: Annotated[Path, Option(help="Folder for the model and its report.")],
+    agreed: Annotated[Path | None, Option(help="What all sites do with their pictures; kept with the model.")] = None,
+    validation: Annotated[Path | None, Option(help="Features and labels on which rounds are scored.")] = None,
+    owners: Annotated[int, Option(help="How many owners to wait for.", min=3)] = 3,
+    rounds: options.RoundsOption = 10,
+    scheme: options.SchemeOption = "masks",
+    label: Annotated[str, Option(help="A run of the same label goes on where it stopped.")] = "first",
+) -> None:
+    """Let the parties that have joined learn together; `federation serve` runs meanwhile, on this machine."""
+    from blindsight.federated.commands import ConfigValue, run_app
+    from blindsight.learn.model import Pictures
+
+    check_writable(out)
+    pictures = None if agreed is None else Pictures.load(agreed)
+    model = out.expanduser().resolve() / "model.npz"
+    paths = {"public": public, "validation": validation, "out": out}
+    settings: dict[str, ConfigValue] = {
+        name: str(path.expanduser().resolve()) for name, path in paths.items() if path is not None
+    }
+    settings |= {"users": owners, "rounds": rounds, "scheme": scheme, "label": label}
+    before = model.stat().st_mtime_ns if model.exists() else 0
+    run_app(home.expanduser().resolve(), settings)
+    if not model.exists() or model.stat().st_mtime_ns == before:
+        raise ServiceError("the run has ended without a model; the lines above say why.")
+    hint = "" if agreed is not None else " With --agreed it would answer for pictures."
+    if pictures is not None:
+        pictures.save(out / "pictures.npz")
+        hint = f" Apply it to pictures: blindsight learn predict {escape(str(out))} FOLDER"
+    show({"model": str(model)}, f"Model and report are in {escape(str(out))}.{hint}")
+
+
+@app.command("join", example="federation join north.invitation --home north")
 def join(
     file: Annotated[Path, Argument(help="The invitation.")],
     home: options.HomeOption,
@@ -95,7 +130,7 @@ def join(
         start_node(invitation, admission, home, data=data and data.expanduser().resolve(), port=port)
 
 
-@app.command("data")
+@app.command("data", example="federation data photos --agreed agreed.npz --out data.npz")
 def make_data(
     pictures: Annotated[Path, Argument(help="A folder per class, or a table (.csv) of pictures.")],
     agreed: Annotated[Path, Option(help="What all sites do with their pictures; written with --public, else read.")],
@@ -115,7 +150,7 @@ def make_data(
     from blindsight.data import load
     from blindsight.data.features import pipeline as named
     from blindsight.data.features import reading_side
-    from blindsight.learn.pictures import Pictures
+    from blindsight.learn.model import Pictures
 
     check_writable(out.parent)
     known = None if public else Pictures.load(agreed)
@@ -133,12 +168,14 @@ def make_data(
     show(
         {"out": str(out), "agreed": str(agreed)} | shape,
         f"{len(X):,} pictures, {X.shape[1]} columns, {len(known.answers)} answers: {escape(', '.join(known.answers))}.",
-        f"{escape(str(out))} is for {'the run' if public else 'your node'}; with the run's model in one "
-        f"folder, {escape(str(agreed))} (as pictures.npz) lets `blindsight learn predict` answer for pictures.",
+        f"For the run: blindsight federation run --home HUB --public {escape(str(out))} --agreed {escape(str(agreed))} "
+        "--out model"
+        if public
+        else f"For your node: blindsight federation join INVITATION --home HOME --data {escape(str(out))}",
     )
 
 
-@app.command("status")
+@app.command("status", example="federation status --home hub")
 def federation_status(home: OperatorOption) -> None:
     """Show who was invited, who has joined, whose node is online, and the code that everybody must see."""
     from blindsight.federated.commands import operator_of
@@ -164,7 +201,7 @@ def federation_status(home: OperatorOption) -> None:
     show(document, table(f"Federation at {escape(federation.address)}", columns, rows), f"Code: {federation.code}")
 
 
-@app.command("remove")
+@app.command("remove", example="federation remove north --home hub")
 def remove_party(
     name: Annotated[str, Argument(help="The party that is to leave, or whose keys are lost.")], home: OperatorOption
 ) -> None:
@@ -180,7 +217,7 @@ def remove_party(
          "The key generator must join again with its invitation, to take the new list.")  # fmt: skip
 
 
-@app.command("rotate")
+@app.command("rotate", example="federation rotate --home hub --out handover")
 def rotate(home: OperatorOption, out: Annotated[Path, Option(help="The hand-over to write, for every party.")]) -> None:
     """Make another authority and certificates; parties follow with the hand-over, without new invitations."""
     from blindsight.federated.invite import Federation
@@ -196,7 +233,7 @@ def rotate(home: OperatorOption, out: Annotated[Path, Option(help="The hand-over
     )
 
 
-@app.command("follow")
+@app.command("follow", example="federation follow handover --home north")
 def follow_authority(
     file: Annotated[Path, Argument(help="The hand-over that the operator wrote.")], home: options.HomeOption
 ) -> None:
@@ -207,7 +244,7 @@ def follow_authority(
     show({"authority": str(home / "authority.crt")}, "The new authority is believed. Start this party's node again.")
 
 
-@app.command("identity")
+@app.command("identity", example="federation identity --home north --name north")
 def make_identity(
     home: options.HomeOption,
     name: Annotated[str, Option(help='A user\'s name, or "aggregator", or "key generator".')],
@@ -223,7 +260,7 @@ def make_identity(
     _show_identity(identity, path, made=not there)
 
 
-@app.command("show")
+@app.command("show", example="federation show --home north")
 def show_identity(home: options.HomeOption) -> None:
     """Show the name and the fingerprint of a party; its secrets are never shown."""
     from blindsight.federated.identity import IDENTITY_FILE, Identity
@@ -232,7 +269,7 @@ def show_identity(home: options.HomeOption) -> None:
     _show_identity(Identity.load(path), path, made=False)
 
 
-@app.command("members")
+@app.command("members", example="federation members north/member.json east/member.json")
 def list_members(
     members: Annotated[
         list[str], Argument(metavar="NAME=FINGERPRINT...", help="Everybody, as each has told you in person.")
@@ -255,7 +292,7 @@ def list_members(
     show(document, f"{len(listed.fingerprints)} members, {len(listed.owners)} of them owners: {escape(str(out))}")
 
 
-@app.command("certificates")
+@app.command("certificates", example="federation certificates --out tls --host hub.example.org")
 def certificates(
     out: Annotated[Path, Option(help="Folder for the four files.")],
     host: Annotated[list[str], Option(help="Name or address of the server; may be given repeatedly.")],
@@ -275,7 +312,7 @@ def certificates(
     show(document, table(f"TLS for {escape(', '.join(host))}, {days} days", ("what", "file", "for"), rows))
 
 
-@app.command("node-key")
+@app.command("node-key", example="federation node-key --out node")
 def node_key(
     out: Annotated[Path, Option(help="Folder for the two files, such as the node's home.")],
 ) -> None:
@@ -292,7 +329,7 @@ def node_key(
     show(document, table("Key of a node", ("what", "file", "for"), rows))
 
 
-@app.command("runs")
+@app.command("runs", example="federation runs --home north")
 def list_runs(home: options.HomeOption) -> None:
     """List the runs a party takes part in or took part in; for the key generator also every sum that it has opened."""
     from blindsight.federated.identity import KeyStore
@@ -310,7 +347,7 @@ def list_runs(home: options.HomeOption) -> None:
     show(document, table(f"Runs of {escape(name)}", columns, rows, numbers=("members", "weights")), *record)
 
 
-@app.command("forget")
+@app.command("forget", example="federation forget --home north --run RUN")
 def forget(
     home: options.HomeOption,
     run: Annotated[str, Option(help='The run, as "blindsight federation runs" calls it.')],

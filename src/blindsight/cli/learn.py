@@ -12,6 +12,7 @@ from blindsight.cli import options
 from blindsight.cli.options import (
     Commands,
     LiveTable,
+    chosen,
     show,
     split_names,
     split_numbers,
@@ -26,11 +27,11 @@ if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands shoul
     from collections.abc import Mapping
 
     from blindsight.data.partition import Sharing
-    from blindsight.learn.classifier import FederatedClassifier
+    from blindsight.data.study import Sites, Study
     from blindsight.learn.comparison import Choice
-    from blindsight.learn.pictures import PictureModel, Pictures
+    from blindsight.learn.estimators import FederatedClassifier
+    from blindsight.learn.model import PictureModel, Pictures
     from blindsight.learn.rounds import OnRound, RoundReport
-    from blindsight.learn.study import Sites, Study
     from blindsight.selective.study import SharingResult
     from blindsight.sums.costs import Cost
 
@@ -40,7 +41,7 @@ _SHOWN = ("centralised", "never updated", "local only", "selective sharing", "Fe
 _COLUMNS = ("round", "score", "sparsity", "kB/owner", "training s", "owners s", "aggregator s", "key generator s")
 
 
-@app.command("encrypted")
+@app.command("encrypted", example="learn encrypted --owner north=DIR --owner east=DIR --owner west=DIR --public DIR")
 def learn_encrypted(
     data: options.DataOption = "digits",
     path: options.PathOption = None,
@@ -100,37 +101,28 @@ def learn_encrypted(
     blindsight learn encrypted --owner north=DIR --owner east=DIR --owner west=DIR --public DIR
     """
     from blindsight.dp.ledger import Ledger
-    from blindsight.learn.classifier import FederatedClassifier
+    from blindsight.learn.estimators import FederatedClassifier
+    from blindsight.learn.owners import name_owners
 
     choice = _check_options(scheme, key_bits, sparsity, keys)
     sites = _sites(owner, public, test, shared=data != "digits" or any((path, sharing, count)))
+    learner = chosen(FederatedClassifier, locals(), random_state=seed, record=record or epsilon is None)
     if sites is not None:
+        name_owners(sites.owners)
         data, owners = "own pictures", len(sites.owners)
+    learner.check(owners)
     check_writable(out)
     study, pictures = _study(data, path, count, (features, components), attributes, owners, sharing, seed, sites)
+    learner.set_params(multilabel=study.multilabel, classes=study.classes)
     where = None if path is None else str(path.absolute())
     described: dict[str, Any] = {"data": data, "path": where, "count": count, "seed": seed}
     described |= {"features": features, "components": components, "attributes": attributes, "owners": owners}
     described |= {} if sites is None else {"sites": asdict(sites)}
-    write_json(out / "run.json", {"schema": "blindsight/run", "version": 1} | described | {"sharing": sharing})
-    learner = FederatedClassifier(
-        scheme,
-        rounds=rounds,
-        sparsity=sparsity,
-        key_bits=key_bits,
-        keys=keys,
-        multilabel=study.multilabel,
-        classes=study.classes,
-        minimum_per_position=minimum_per_position,
-        epsilon=epsilon,
-        delta=delta,
-        unit=unit,
-        clip=clip,
-        colluders=colluders,
-        drop_outs=drop_outs,
-        random_state=seed,
-        record=record or epsilon is None,
-    )
+    described |= {"sharing": sharing, "scheme": scheme, "protocol": {"rounds": rounds, "sparsity": sparsity}}
+    if epsilon is not None:
+        asked = {"epsilon": epsilon, "delta": delta, "unit": unit, "clip": clip}
+        described["protocol"] |= asked | {"colluders": colluders, "drop_outs": drop_outs}
+    write_json(out / "run.json", {"schema": "blindsight/run", "version": 1} | described)
     learner.fit(
         study.owners,
         public=study.public,
@@ -170,7 +162,10 @@ def learn_encrypted(
     )
 
 
-@app.command("network")
+@app.command(
+    "network",
+    example="learn network --model net.py:Net --epsilon 4 --delta 1e-5 --unit record",
+)
 def learn_network(
     model: Annotated[str, Option(help="Your torch module, as in net.py:Net; called with the number of classes.")],
     data: options.DataOption = "digits",
@@ -187,7 +182,7 @@ def learn_network(
     share: Annotated[float, Option(help="Fraction of the parameters in an upload.")] = 0.1,
     clip: Annotated[float | None, Option(help="Longest gradient or upload; default: by the public pictures.")] = None,
     batch_size: Annotated[int | None, Option(help="Pictures of an upload; default: from epsilon.", min=1)] = None,
-    local_steps: Annotated[int | None, Option(help="Passes over them; default: 10.", min=1)] = None,
+    local_steps: Annotated[int | None, Option(help="Passes over them; default: 5.", min=1)] = None,
     learning_rate: Annotated[float | None, Option(help="Default: by the optimiser and epsilon.")] = None,
     decay: Annotated[float | None, Option(help="In the t-th upload the rate is divided by 1 + decay t.")] = None,
     optimiser: Annotated[Literal["sgd", "rmsprop", "adam"], Option(help="How participants descend.")] = "sgd",
@@ -202,10 +197,12 @@ def learn_network(
     """
     from dataclasses import replace
 
-    from blindsight.learn.study import divide
+    from blindsight.data.study import divide
     from blindsight.selective.estimator import SelectiveClassifier
     from blindsight.selective.networks import module_from
 
+    learner = chosen(SelectiveClassifier, locals(), module=None, random_state=seed)
+    learner.check()
     sites = _sites(owner, public, test, shared=data != "digits" or any((path, count)))
     check_writable(out)
     with terminal_progress() as progress:
@@ -219,23 +216,9 @@ def learn_network(
     if dataset.images is None or dataset.labels is None:
         raise InputError(f"a network learns the classes of pictures; {dataset.name} has none.")
     names = division.names or tuple(f"owner {number}" for number in range(1, len(division.owners) + 1))
-    learner = SelectiveClassifier(
-        module_from(model, len(dataset.label_names), random_state=seed),
-        epsilon=epsilon,
-        delta=delta,
-        unit=unit,
-        share=share,
-        clip=clip,
-        batch_size=batch_size,
-        local_steps=local_steps,
-        learning_rate=learning_rate,
-        decay=decay,
-        optimiser=optimiser,
-        passes=passes,
-        scheme=scheme,
-        classes=dataset.label_names,
-        random_state=seed,
-    ).fit(
+    made = module_from(model, len(dataset.label_names), random_state=seed)
+    learner.set_params(module=made, classes=dataset.label_names)
+    learner.fit(
         {name: dataset[rows] for name, rows in zip(names, division.owners, strict=True)},
         public=dataset[division.public],
         test=dataset[division.held_out],
@@ -257,7 +240,7 @@ def learn_network(
     )
 
 
-@app.command("predict")
+@app.command("predict", example="learn predict out/learn photos")
 def learn_predict(
     run: Annotated[Path, Argument(help="Folder that `learn encrypted` or `learn network` wrote.")],
     pictures: Annotated[Path, Argument(help="Folder of pictures, at any depth; their folders' names are not used.")],
@@ -265,7 +248,7 @@ def learn_predict(
 ) -> None:
     """Say what the model of a run sees on pictures: blindsight learn predict out/learn PICTURES"""
     from blindsight.data import load
-    from blindsight.learn.pictures import load_model
+    from blindsight.learn.model import load_model
 
     if out is not None:
         check_writable(out.parent)
@@ -295,7 +278,7 @@ def learn_predict(
     show(document, table(f"{len(rows)} pictures", columns, rows), *skipped)
 
 
-@app.command("cluster")
+@app.command("cluster", example="learn cluster --data digits --owners 5 --clusters 10")
 def learn_clusters(
     data: options.DataOption = "digits",
     path: options.PathOption = None,
@@ -314,22 +297,14 @@ def learn_clusters(
     seed: options.SeedOption = 0,
 ) -> None:
     """Find clusters in several owners' pictures by encrypted rounds; classes, where known, only judge the result."""
-    from blindsight.learn.kmeans import FederatedKMeans
+    from blindsight.learn.estimators import FederatedKMeans
 
     choice = _check_options(scheme, key_bits, sparsity, keys)
     check_writable(out)
     study, _ = _study(data, path, count, (features, components), "", owners, None, seed)
     if clusters is None and study.multilabel:
         raise InputError(f"{data} has attributes and no classes: say how many clusters to find (--clusters).")
-    learner = FederatedKMeans(
-        clusters or len(study.answers),
-        scheme=scheme,
-        rounds=rounds,
-        sparsity=sparsity,
-        key_bits=key_bits,
-        keys=keys,
-        random_state=seed,
-    )
+    learner = chosen(FederatedKMeans, locals(), n_clusters=clusters or len(study.answers), random_state=seed)
     live = LiveTable(f"Clustering {data} from {owners} owners by {scheme}", _COLUMNS)
     learner.fit(
         {name: pair[0] for name, pair in study.owners.items()},
@@ -351,7 +326,7 @@ def learn_clusters(
     show(document, f"\nScheme {choice}.", found, learner.statement_.headline(), f"Model and statement are in {out}.")
 
 
-@app.command("compare")
+@app.command("compare", example="learn compare --data digits --epsilon 1 --delta 1e-5")
 def learn_compare(
     epsilon: Annotated[float, Option(help="What PRR10 and RA12 claim to spend.")],
     delta: Annotated[float, Option(help="Their delta.")],
@@ -399,7 +374,9 @@ def learn_compare(
     show({"methods": [row.to_dict() for row in rows]}, table(f"Learning {data}", columns, cells, numbers=columns[1:4]))
 
 
-@app.command("selective")
+@app.command(
+    "selective", example="learn selective --data digits --share 0.1 --noise record --epsilon 4 --delta 1e-5 --clip 1"
+)
 def learn_selective(
     data: options.DataOption = "digits",
     path: options.PathOption = None,
@@ -416,8 +393,8 @@ def learn_selective(
     components: options.ComponentsOption = 64,
     optimiser: Annotated[Literal["sgd", "rmsprop", "adam"], Option(help="How participants descend.")] = "sgd",
     learning_rate: Annotated[float | None, Option(help="Default: by the optimiser.")] = None,
-    local_steps: Annotated[int, Option(help="Passes over each batch of 32 photos.", min=1)] = 1,
-    decay: Annotated[float, Option(help="In the t-th upload the rate is divided by 1 + decay t.", min=0)] = 0.0,
+    local_steps: Annotated[int, Option(help="Passes over each batch of 32 photos.", min=1)] = 5,
+    decay: Annotated[float, Option(help="In the t-th upload the rate is divided by 1 + decay t.", min=0)] = 0.01,
     participants: Annotated[int, Option(help="How many people take photos.", min=1)] = 10,
     days: Annotated[int, Option(help="For how many days.", min=1)] = 28,
     initial: Annotated[float, Option(help="Fraction of the photos that are public, day 0.")] = 0.1,
@@ -430,7 +407,8 @@ def learn_selective(
     threshold: Annotated[float | None, Option(help="tau, for --select threshold.")] = None,
     bound: Annotated[float | None, Option(help="gamma: values are cut to +- this.")] = None,
     residual: Annotated[bool, Option("--residual", help="Send later what was not sent.")] = False,
-    half: Annotated[bool, Option("--half", help="Send float16.")] = False,
+    half: Annotated[bool, Option("--half", help="Upload float16.")] = False,
+    half_download: Annotated[bool, Option("--half-download", help="Download float16.")] = False,
     order: Annotated[Literal["round-robin", "random", "asynchronous"], Option(help="Who comes when.")] = "round-robin",
     scheme: Annotated[str | None, Option(help="Add uploads up unseen: block-dphe, dphe, bfv or masks.")] = None,
     noise: Annotated[
@@ -445,34 +423,28 @@ def learn_selective(
     clip: Annotated[float | None, Option(help="Longest gradient of a photo, for record noise.")] = None,
     upload_clip: Annotated[float | None, Option(help="Longest upload, for participant noise.")] = None,
     epsilons: Annotated[str, Option(help="Also simulate methods with proven noise at these.")] = "",
+    record: Annotated[bool, Option("--record", help="Keep what the server received, for `blindsight audit`.")] = False,
     out: Annotated[Path, Option(help="Folder of statement and report.")] = Path("out/selective"),
     seed: options.SeedOption = 0,
 ) -> None:
     """Keep a network up to date from people's photos, of which only chosen changes are shared; compare, day by day."""
+    from blindsight.audit.selective_audit import ABOUT_SELECTIVE, VIEW, about_run, save_view
     from blindsight.data import load
     from blindsight.selective.study import PhotoStudy, SharingOptions, SharingResult, Training, backbone
+    from blindsight.sums.roles import forget
 
-    training = Training(
-        model=model, optimiser=optimiser, learning_rate=learning_rate, local_steps=local_steps, decay=decay
-    )
-    asked = SharingOptions(
-        share=share,
-        download=download,
-        select=select,
-        threshold=threshold,
-        bound=bound,
-        residual=residual,
-        half=half,
-        order=order,
-        scheme=scheme,
-        noise=noise,
-        epsilon=epsilon,
-        delta=delta,
-        clip=clip,
-        upload_clip=upload_clip,
-        epsilons=tuple(split_numbers(epsilons)),
-    )
+    given = locals()
+    training = chosen(Training, given)
+    asked = chosen(SharingOptions, given, epsilons=tuple(split_numbers(epsilons)))
     asked.check_participants(participants)
+    plan: dict[str, Any] = {
+        "participants": participants,
+        "days": days,
+        "initial": initial,
+        "skew": skew,
+        "classes": split_names(classes),
+        "attribute": attribute,
+    }
     extractor = backbone(features, components=components, random_state=seed)
     check_writable(out)
     with terminal_progress() as progress:
@@ -480,12 +452,7 @@ def learn_selective(
             load(data, path=path, count=count, random_state=seed, progress=progress),
             extractor,
             training,
-            participants=participants,
-            days=days,
-            initial=initial,
-            skew=skew,
-            classes=split_names(classes),
-            attribute=attribute,
+            **plan,
             random_state=seed,
             cache=cache_folder(),
             progress=progress,
@@ -496,11 +463,27 @@ def learn_selective(
     def show_day(day: int, found: "Mapping[str, float]") -> None:
         live.row((str(day), *(f"{found[name]:.3f}" for name in _SHOWN)))
 
-    _show_sharing(SharingResult.of(study, asked, on_day=show_day), out, data, seed)
+    messages: list[bytes] = []
+    result = SharingResult.of(study, asked, record=messages.append if record else forget, on_day=show_day)
+    about = about_run(
+        study,
+        data=data,
+        path=None if path is None else str(path.absolute()),
+        count=count,
+        seed=seed,
+        features=features,
+        components=components,
+        training=asdict(training),
+        plan=plan,
+        sharing=asdict(asked),
+    )
+    write_json(out / ABOUT_SELECTIVE, about)
+    if record:
+        save_view(out / VIEW, messages)
+    _show_sharing(result, out, data, seed)
 
 
 def _told_and_kept(out: Path, live: LiveTable) -> "OnRound":
-    """Return what shows every round and keeps it for a service that watches the folder."""
     reports: list[RoundReport] = []
 
     def after_round(report: "RoundReport") -> None:
@@ -526,7 +509,7 @@ def _check_options(scheme: str, key_bits: int, sparsity: float | None, keys: str
 
 def _sites(owners: list[str] | None, public: Path | None, test: Path | None, *, shared: bool) -> "Sites | None":
     """Return where the owners' own pictures lie, or None where they share one collection out, as `shared` asks."""
-    from blindsight.learn.study import Sites
+    from blindsight.data.study import Sites
 
     if not owners:
         if public is not None or test is not None:
@@ -557,8 +540,8 @@ def _study(
     """Return everybody's features, and how pictures become such, unless they came ready-made."""
     from blindsight.data import load, pipeline
     from blindsight.data.features import reading_side
-    from blindsight.learn.pictures import Pictures
-    from blindsight.learn.study import Study, divide
+    from blindsight.data.study import Study, divide
+    from blindsight.learn.model import Pictures
 
     kind, components = features
     asked = split_names(attributes)

@@ -8,8 +8,9 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, Literal, TextIO, TypeVar
 
 import click
 import typer
@@ -23,6 +24,8 @@ from typer.models import CommandFunctionType
 from blindsight.errors import InputError
 from blindsight.files import as_path
 from blindsight.progress import Progress
+
+T = TypeVar("T")
 
 # Which pictures, and what a method sees of them
 DataOption = Annotated[str, Option(help="Name of the collection; see `blindsight data list`.")]
@@ -140,17 +143,23 @@ class Commands(typer.Typer):
     def __init__(self, **settings: Any) -> None:
         super().__init__(no_args_is_help=True, **settings)
 
-    def command(self, name: str | None = None, **settings: Any) -> Callable[[CommandFunctionType], CommandFunctionType]:
-        return super().command(name, cls=Command, **settings)
+    def command(  # type: ignore[override]
+        self, name: str, *, example: str, **settings: Any
+    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        return super().command(name, cls=Command, epilog=f"Example: blindsight {example}", **settings)
+
+
+def chosen(kind: Callable[..., T], given: Mapping[str, Any], **others: Any) -> T:
+    """Make what takes options of a command by their names, and `others`."""
+    takes = signature(kind).parameters
+    return kind(**{name: value for name, value in given.items() if name in takes} | others)
 
 
 def split_names(text: str, separator: str = ",") -> list[str]:
-    """Return the names that an option lists."""
     return [name.strip() for name in text.split(separator) if name.strip()]
 
 
 def split_numbers(text: str) -> list[float]:
-    """Return the epsilons that an option lists."""
     try:
         return [float(part) for part in split_names(text)]
     except ValueError:
@@ -212,13 +221,11 @@ class LiveTable:
     """A table whose rows appear as they are found: on standard output, or with --json on standard error."""
 
     def __init__(self, title: str, columns: Sequence[str]) -> None:
-        """Print the title; the heading comes with the first row."""
         self._columns = columns
         self._begun = False
         self._print(f"[bold]{escape(title)}[/]")
 
     def row(self, cells: Sequence[str]) -> None:
-        """Print one row, each cell set right under its heading."""
         if not self._begun:
             self._begun = True
             self._print(f"[bold]{'  '.join(self._columns)}[/]")

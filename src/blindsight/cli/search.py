@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # search brings faiss and scikit-learn, which other commands 
 app = Commands(help="Search pictures by codes that do not give them away.")
 
 
-@app.command("build")
+@app.command("build", example="search build photos --out index --mode central --epsilon 1")
 def build(
     images: Annotated[str, Argument(help="A folder of pictures, or the name of a collection.")],
     mode: Annotated[
@@ -104,10 +104,11 @@ def build(
         "statement": gallery.statement.to_dict(),
     }
     made = f"{len(gallery):,} pictures are in {out}, as {_described(gallery.features)}."
-    show(document, made, *gallery.notes, gallery.statement.headline())
+    hint = f"Ask it: blindsight search query {out} PICTURE -k 10"
+    show(document, made, *gallery.notes, gallery.statement.headline(), hint)
 
 
-@app.command("show")
+@app.command("show", example="search show index")
 def describe(index: options.IndexArgument) -> None:
     """Say what an index holds and what is proven of it."""
     from blindsight.search.gallery import Gallery
@@ -124,7 +125,7 @@ def describe(index: options.IndexArgument) -> None:
     show(document, said, str(gallery.statement))
 
 
-@app.command("erase")
+@app.command("erase", example="search erase index me.jpg")
 def erase(
     index: options.IndexArgument,
     names: Annotated[list[str] | None, Argument(help="Pictures, as `query` names them.")] = None,
@@ -140,7 +141,7 @@ def erase(
     show(document, said, *(f"- {what}." for what in gone.left))
 
 
-@app.command("pull")
+@app.command("pull", example="search pull https://example.org --out index")
 def pull(
     where: Annotated[str, Argument(help="Address of a service, or folder of an index.")],
     name: Annotated[str, Argument(help="Name of the index at the service; not for a folder.")] = "",
@@ -170,7 +171,7 @@ def pull(
     show(document, said, gallery.statement.headline())
 
 
-@app.command("allow")
+@app.command("allow", example="search allow index --queries 100")
 def allow(
     index: options.IndexArgument,
     queries: Annotated[int, Option(help="Answer so many in all, past ones included.", min=0)],
@@ -190,7 +191,7 @@ def allow(
     )
 
 
-@app.command("ask")
+@app.command("ask", example="search ask https://example.org photos me.jpg --token TOKEN")
 def ask(
     where: Annotated[str, Argument(help="Address of a service.")],
     name: Annotated[str, Argument(help="Name of a central or open index there.")],
@@ -227,7 +228,7 @@ def ask(
     )
 
 
-@app.command("query")
+@app.command("query", example="search query index me.jpg -k 5")
 def query(
     index: options.IndexArgument,
     image: Annotated[Path, Argument(help="The picture to ask with.")],
@@ -264,7 +265,7 @@ def query(
     )
 
 
-@app.command("evaluate")
+@app.command("evaluate", example="search evaluate index")
 def evaluate(
     index: options.IndexArgument,
     queries: Annotated[str | None, Argument(help="Pictures to ask with; default: those held out.")] = None,
@@ -304,7 +305,7 @@ def evaluate(
     show(document, *parts)
 
 
-@app.command("compare")
+@app.command("compare", example="search compare --data digits")
 def compare(
     data: Annotated[str, Option(help="A folder with a subfolder per class, or a collection.")] = "digits",
     epsilons: Annotated[str, Option(help="Budgets to compare, separated by commas.")] = "1,2,4,8",

@@ -38,7 +38,7 @@ OtherDataOption = Annotated[
 ]
 
 
-@app.command("fit")
+@app.command("fit", example="sift fit --public smiling --private male --out out/sift")
 def fit(
     data: options.DataOption = "faces",
     path: options.PathOption = None,
@@ -88,7 +88,7 @@ def fit(
     _show_fit(result, out)
 
 
-@app.command("verify")
+@app.command("verify", example="sift verify out/sift")
 def verify(
     sift: options.SiftArgument,
     data: OtherDataOption = None,
@@ -134,7 +134,7 @@ def verify(
         raise typer.Exit(1)
 
 
-@app.command("apply")
+@app.command("apply", example="sift apply out/sift --path photos --out released.csv")
 def apply(
     sift: options.SiftArgument,
     data: OtherDataOption = None,
@@ -174,7 +174,7 @@ def apply(
     )
 
 
-@app.command("matrix")
+@app.command("matrix", example="sift matrix --data faces")
 def matrix(
     data: options.DataOption = "faces",
     path: options.PathOption = None,
@@ -216,7 +216,7 @@ def matrix(
     _show_matrix(found, report)
 
 
-@app.command("compare")
+@app.command("compare", example="sift compare --public smiling --private male")
 def compare(
     data: options.DataOption = "faces",
     path: options.PathOption = None,
@@ -259,7 +259,6 @@ def _collection(data: str, path: Path | None, root: Path | None, count: int | No
 def _collection_for(
     given: "FittedSift", data: str | None, path: Path | None, root: Path | None, count: int | None, seed: int
 ) -> "Collection":
-    """Return the collection that was named, or else the one that the sift was made from."""
     if data is not None or path is not None:
         table = path is not None and path.suffix.lower() == ".csv"
         return _collection(data or ("csv" if table else "folder"), path, root, count, seed)
@@ -285,7 +284,6 @@ def _policy(public: str, private: str, file: Path | None) -> "Policy":
 
 
 def _verifier(attackers: options.Attackers, threshold: float, confidence: float, seed: int) -> "Verifier":
-    """Return a verifier that lets every attacker have its turn."""
     from blindsight.sift.trial import QUICK
     from blindsight.sift.verify import Verifier
 
@@ -317,7 +315,6 @@ def _write_released(out: Path, dataset: "Dataset", released: "NDArray[Any]", sif
 
 
 def _show_fit(result: "SiftResult", out: Path) -> None:
-    """Show the policy's ceiling, what the sift costs and leaks at a quick look, and where everything lies."""
     (found,) = result.sifted
     seen = found.found
     document = {"sift": str(out / "sift.npz"), "report": str(out / "report.html")} | result.to_dict()
@@ -339,7 +336,6 @@ def _show_fit(result: "SiftResult", out: Path) -> None:
 
 
 def _show_verification(found: "Verification", written: Path | None, judged: "Sift", sift: Path, data: str) -> None:
-    """Show every attacker with its interval, the certificates, the price of a personal guarantee, and the verdict."""
     from blindsight.sift.personal import PersonalSift
 
     promise = judged.sentence if isinstance(judged, PersonalSift) else ""
@@ -371,7 +367,6 @@ def _show_verification(found: "Verification", written: Path | None, judged: "Sif
 
 
 def _show_matrix(matrix: "PolicyMatrix", report: Path) -> None:
-    """Show the four matrices, their averages, and what explains the losses."""
     from blindsight.report.sifting import FEWEST_POLICIES
 
     tied = matrix.entanglement
@@ -399,7 +394,6 @@ def _show_matrix(matrix: "PolicyMatrix", report: Path) -> None:
 
 
 def _show_comparison(policy: "Policy", rows: "list[Sifted]") -> None:
-    """Show what every method costs and leaks, and which accepted one costs least."""
     from blindsight.sift.trial import best
 
     columns = ("sift", "lets out", "PubLoss", "PrivLoss", "at most", "verdict")

@@ -1,6 +1,6 @@
 """Exact integer sums under lattice encryption: BFV through TenSEAL, with 128 bits of security.
 
-Whoever holds the public key encrypts and adds vectors of integers; the secret key reads their sum, exactly. Security
+The public key encrypts and adds vectors of integers; the secret key reads their sum, exactly. Security
 rests on ring-LWE (J. Fan and F. Vercauteren, ePrint 2012/144), not on factoring: quantum computers are no known threat.
 
 Two parameter sets, chosen by the largest sum (`max_sum`) that must be told apart:
@@ -48,12 +48,10 @@ class Parameters:
 
     @property
     def max_sum(self) -> int:
-        """The largest absolute value of a sum."""
         return (self.plain_modulus - 1) // 2
 
     @property
     def max_bytes(self) -> int:
-        """More than a serialised ciphertext of this size can take."""
         return 2 * self.degree * 8 * (len(self.modulus_bits) - 1) + 4096
 
 
@@ -166,7 +164,6 @@ class EncryptedVector:
         return add_all([self, other])
 
     def to_bytes(self) -> bytes:
-        """Return the vector as a message."""
         return encode(_VectorMessage(self.count, self.terms, tuple([part.serialize() for part in self.parts])))
 
 
@@ -176,7 +173,6 @@ class SecretKey(Secret):
     __slots__ = ("_context", "public")
 
     def __init__(self, context: Any, public: PublicKey) -> None:
-        """Wrap a TenSEAL context that holds a secret key; `generate_keys` makes one."""
         self._context, self.public = context, public
 
     def decrypt(self, vector: EncryptedVector) -> NDArray[np.int64]:
@@ -249,7 +245,6 @@ def _tenseal() -> Any:
 
 @contextmanager
 def hostile(sentence: str) -> Iterator[None]:
-    """Turn what TenSEAL raises about bytes from others into one sentence."""
     try:
         yield
     except (RuntimeError, ValueError, TypeError) as error:

@@ -134,7 +134,6 @@ class SlotPacking:
         return values - self._offset()
 
     def _offset(self) -> np.int64:
-        """2^(S-1) as 64 bits."""
         return np.uint64(1 << (self.slot_bits - 1)).astype(np.int64)
 
     def _centre(self) -> int:

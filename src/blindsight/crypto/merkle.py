@@ -29,19 +29,16 @@ from blindsight.errors import InputError, MessageError
 R = TypeVar("R")
 
 EMPTY = hashlib.sha256(b"").digest()
-"""The root of no records."""
 
 Stored = tuple[bytes, bytes]
 """Of one position: the hash of its record, and of the largest complete subtree that it ends."""
 
 
 def leaf_hash(record: bytes) -> bytes:
-    """Return the hash of one record."""
     return hashlib.sha256(b"\0" + record).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """Return the hash of an inner node."""
     return hashlib.sha256(b"\1" + left + right).digest()
 
 
@@ -78,6 +75,24 @@ def root_of(peaks: Sequence[bytes]) -> bytes:
     return root
 
 
+def new_inclusions(peaks: Sequence[bytes], size: int, leaves: Sequence[bytes]) -> list[list[str]]:
+    """Return, as hex, the proofs of records just added to a tree of `size` with these peaks; levels are made once."""
+    level, first, left, paths = list(leaves), size, list(peaks), [list[str]() for _ in leaves]
+    height = 0
+    while first or len(level) > 1:
+        if first & 1:
+            level.insert(0, left.pop())
+            first -= 1
+        texts, last = [node.hex() for node in level], len(level) - 1
+        for number, path in enumerate(paths, start=size):
+            if (beside := ((number >> height) ^ 1) - first) <= last:
+                path.append(texts[beside])
+        pairs = [node_hash(*level[at : at + 2]) for at in range(0, last, 2)]
+        level = pairs if last & 1 else [*pairs, level[-1]]
+        first, height = first >> 1, height + 1
+    return paths
+
+
 class Tree:
     """Roots and proofs from what is stored; `fetch` is told positions and returns what is stored with each."""
 
@@ -85,7 +100,6 @@ class Tree:
         self._fetch = fetch
 
     def root(self, size: int) -> bytes:
-        """Return the root over the first `size` records."""
         return self._read(lambda at: _range(at, 0, size))
 
     def inclusion(self, position: int, size: int) -> list[bytes]:
@@ -155,7 +169,6 @@ def _subproof(at: _At, size: int, begin: int, end: int, *, whole: bool) -> list[
 
 
 def _split(size: int) -> int:
-    """Return the largest power of two below `size`."""
     return 1 << (size - 1).bit_length() - 1
 
 
@@ -216,12 +229,10 @@ class TreeHead:
     root: str
     time: str
     key: str
-    """The signer's public key."""
     signature: str
 
     @classmethod
     def sign(cls, key: SigningKey, size: int, root: bytes, time: str) -> Self:
-        """Vouch for a tree."""
         signature = key.sign(_told(size, root.hex(), time), author=_AUTHOR)
         return cls(size, root.hex(), time, key.public.hex(), signature.hex())
 

@@ -123,12 +123,10 @@ class PublicKey:
 
     @property
     def keys(self) -> Keys:
-        """The kind of key."""
         return "conservative" if self.h is None else "subgroup"
 
     @property
     def bits(self) -> int:
-        """The length of n."""
         return self.n.bit_length()
 
     @property
@@ -152,7 +150,6 @@ class PublicKey:
         return "-".join(self.fingerprint[i : i + 4] for i in range(0, 16, 4))
 
     def to_bytes(self) -> bytes:
-        """Return the key as a message."""
         return encode(_PublicKeyMessage(self.n, self.h or 0))
 
     @classmethod
@@ -174,9 +171,9 @@ class PublicKey:
     ) -> "Ciphertexts":
         """Encrypt integers, each under fresh randomness.
 
-        A process `pool` pays from some thousand values on: each process makes its own window table, then the work
-        divides (gmpy2 holds the interpreter's lock in single multiplications, so threads do not help). The
-        result is the same without the pool, or when it breaks.
+        A process `pool` pays from some thousand values on: each process makes its own window table (gmpy2 holds the
+        interpreter's lock in single multiplications, so threads do not help). The result is the same without the pool,
+        or when it breaks.
         """
         messages = _integers(values)
         limit = self.max_plaintext
@@ -403,7 +400,6 @@ class PrivateKey(Secret):
 
     @classmethod
     def from_secret_bytes(cls, data: bytes, *, insecure: bool = False) -> "PrivateKey":
-        """Read what `secret_bytes` wrote."""
         message = decode(data, _PrivateKeyMessage, max_bytes=4096)
         orders = (message.a, message.b) if message.a or message.b else None
         return cls(message.p, message.q, orders, insecure=insecure)
@@ -464,7 +460,6 @@ def generate_keys(
 
 
 def check_keys(keys: str) -> None:
-    """Refuse a kind of keys that does not exist."""
     if keys not in get_args(Keys):
         raise UnknownNameError("kind of Paillier keys", keys, get_args(Keys))
 
@@ -472,7 +467,7 @@ def check_keys(keys: str) -> None:
 def draw_prime(bits: int, source: ByteSource = system_bytes, *, highest: int = 0b11, lowest: int = 0b11) -> mpz:
     """Draw a prime of exactly `bits` bits with these bits set; by default the two highest, and 3 modulo 4.
 
-    Each candidate is drawn afresh from the operating system (no search upwards from one draw, which would favour primes
+    Each candidate is a fresh draw from the operating system (no search upwards from one draw, which would favour primes
     after long gaps). A product of small primes sieves; the survivors pass a Fermat-type screen and then Baillie-PSW
     with further Miller-Rabin rounds (Menezes, van Oorschot and Vanstone, Handbook of Applied Cryptography, 4.2-4.4).
 
@@ -560,7 +555,6 @@ def _is_base(h: mpz, n: mpz) -> bool:
 
 
 def _hashed(label: bytes, n: mpz) -> mpz:
-    """Return a number below n that follows from n."""
     bits = n.bit_length()
     data = label + int(n).to_bytes((bits + 7) // 8, "big")
     return mpz.from_bytes(hashlib.shake_256(data).digest(bits // 8 + 16), "big") % n
@@ -691,7 +685,6 @@ class Randomiser:
         return [(1 + n * (m % n)) * power % modulus for m, power in zip(messages, powers, strict=True)]
 
     def _table_of(self, window: int) -> FixedBase | None:
-        """Return a table at least as wide as `window`, made if need be."""
         with self._lock:
             if window and (self._table is None or self._table.window < window):
                 self._table = None  # free the narrower one first

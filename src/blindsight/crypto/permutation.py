@@ -37,7 +37,6 @@ class SecretPermutation(Secret):
     __slots__ = ("_image", "_origin")
 
     def __init__(self, image: NDArray[np.int64]) -> None:
-        """Take phi(0), phi(1), ...; `derive_permutation` makes one from a secret."""
         image = np.array(image, dtype=np.int64)
         if image.ndim != 1 or not np.array_equal(np.sort(image), np.arange(image.size)):
             raise InputError("a permutation of n elements names each of 0 ... n - 1 once.")
@@ -47,7 +46,6 @@ class SecretPermutation(Secret):
 
     @property
     def size(self) -> int:
-        """How many elements are permuted."""
         return len(self._image)
 
     def forward(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""A secret in n shares of which any t give it back and any t - 1 tell nothing.
+"""Shamir's secret sharing: a secret in n shares of which any t give it back and any t - 1 tell nothing.
 
 A. Shamir, "How to share a secret", CACM 1979: the secret is f(0) of a polynomial f of degree t - 1 whose other
 coefficients are uniformly random modulo a prime; share i is f(i). Through any t - 1 shares and any candidate secret
@@ -31,7 +31,6 @@ class Reconstruction:
     """How the holders of certain shares, by their numbers 1, 2, ..., get secrets back."""
 
     def __init__(self, holders: Sequence[int]) -> None:
-        """Work out Lagrange's weights at zero: the product over j != i of j / (j - i)."""
         if len(set(holders)) != len(holders) or not all(0 < holder < PRIME for holder in holders):
             raise InputError("shares have different positive numbers.")
         self._weights = {}

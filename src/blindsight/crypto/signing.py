@@ -1,4 +1,4 @@
-"""Who said it: Ed25519 signatures around messages, so that a contribution cannot be forged or put in another's mouth.
+"""Digital signatures (Ed25519) around messages: a contribution cannot be forged or ascribed to another author.
 
 A `Signed` envelope carries the author's name, the message's bytes and the signature over both (RFC 8032; the signed
 bytes begin with a label of their own, so no other use of the key can produce them). A signature does not make a message
@@ -40,7 +40,6 @@ class SigningKey(Secret):
 
     @classmethod
     def generate(cls, source: ByteSource = system_bytes) -> "SigningKey":
-        """Make a new key."""
         return cls(source(32))
 
     def secret_bytes(self) -> bytes:

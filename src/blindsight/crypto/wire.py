@@ -88,7 +88,6 @@ class Message:
     _schema: ClassVar[tuple["_Field", ...]]
 
     def __init_subclass__(cls, *, name: str) -> None:
-        """Make the subclass a frozen dataclass that knows its name on the wire."""
         if not _NAME.fullmatch(name):
             raise TypeError(f"a message name is 1 to 64 of a-z, 0-9, '.', '/', '-'; got {name!r}.")
         cls._name = name
@@ -334,7 +333,7 @@ class Secret:
     """Base of objects that hold a secret: never shown, never pickled, never copied by accident.
 
     `pickle`, `copy` and `multiprocessing` all go through `__reduce_ex__`, which refuses. What may leave the process
-    leaves through the method a class offers for it and no other.
+    leaves only through the method a class offers for it.
     """
 
     __slots__ = ()

@@ -1,8 +1,7 @@
 """Every collection by name: `load(name, ...)`, the catalogue of what it opens, and the readers of what was fetched.
 
 Readers of fetched collections take the folder that `fetch` returned. `split` is "train" or "test" where the
-collection's makers drew that line, and "all" everywhere: the training pictures, then the test pictures. `names` tell
-which is which.
+collection's makers drew that line, and "all" everywhere: the training pictures, then the test pictures (see `names`).
 """
 
 import inspect
@@ -54,7 +53,6 @@ class CatalogueEntry:
     comes: str  # "bundled", "fetched" or "from a path"
 
     def is_here(self) -> bool:
-        """Tell whether it can be loaded now without a path."""
         return self.comes == "bundled" or (self.comes == "fetched" and is_intact(cache_folder() / self.name))
 
 
@@ -249,7 +247,6 @@ def _reader(
 
 
 def _options_of(reader: Callable[..., Dataset]) -> set[str]:
-    """Return the names of the keyword options a reader takes, those of `Reading` included where it takes them."""
     taken: set[str] = set()
     for parameter in inspect.signature(reader).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -314,7 +311,6 @@ def _in_parts(
     read: Callable[[str], tuple[NDArray[np.uint8], NDArray[np.uint8]]],
     label_names: tuple[str, ...],
 ) -> Dataset:
-    """Join the parts that make up `split`; `read` returns the pictures and labels of one part."""
     parts = {part: read(part) for part in _parts(split)}
     labels = np.concatenate([labels for _, labels in parts.values()]).astype(np.int64)
     if np.any(labels >= len(label_names)):

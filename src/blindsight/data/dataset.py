@@ -1,4 +1,4 @@
-"""One shape for every collection of pictures: who is on them, what is known of them, under which terms."""
+"""The dataset: pictures or features with labels, attributes and persons, and the terms they come under."""
 
 import hashlib
 from collections.abc import Sequence
@@ -21,7 +21,6 @@ UNKNOWN = -1
 
 
 def check_images(images: NDArray[np.uint8], *, least: int = 0) -> None:
-    """Refuse anything but uint8 RGB images of one size."""
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3 or 0 in images.shape[1:3]:
         raise InputError(f"images must be uint8 of shape (n, height, width, 3); got {images.dtype} {images.shape}.")
     if len(images) < least:
@@ -33,7 +32,7 @@ class Dataset:
     """Pictures (or ready-made features) with everything known about them, row by row.
 
     `images` is uint8 (n, height, width, 3), possibly memory-mapped; `features` is float (n, d) for collections that
-    come without pictures. At least one of the two is there. Rows of all other arrays belong to the same picture.
+    come without pictures. At least one of the two is there.
     """
 
     name: str
@@ -53,7 +52,6 @@ class Dataset:
     notes: tuple[str, ...] = ()  # anything else a reader should know of how it was made
 
     def __post_init__(self) -> None:
-        """Check that every part speaks of the same rows, and labels of the classes that are named."""
         if self.images is None and self.features is None:
             raise InputError(f"dataset {self.name!r} has neither images nor features.")
         if self.images is not None:
@@ -125,10 +123,7 @@ class Dataset:
         return replace(self, **changed)
 
     def with_label_names(self, names: Sequence[str]) -> Self:
-        """Return the dataset with its classes numbered as in `names`: two datasets are compared by class name.
-
-        Every class that a row has must be among `names`; those that no row has may be missing.
-        """
+        """Return the dataset with classes numbered as in `names`, which must hold every class that a row has."""
         if self.labels is None or not self.label_names:
             raise DataError(f"dataset {self.name!r} has no named classes to be matched with {', '.join(names)}.")
         place = {name: number for number, name in enumerate(names)}
@@ -196,7 +191,6 @@ def join(parts: Sequence[Dataset], name: str) -> Dataset:
 
 
 def _stacked(arrays: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
-    """Return the arrays below each other; None where one of them is missing."""
     known = [array for array in arrays if array is not None]
     return np.concatenate(known) if len(known) == len(arrays) else None
 

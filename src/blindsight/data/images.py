@@ -1,16 +1,14 @@
 """Picture files become uint8 pixels: every readable one, each content once, within bounded memory.
 
 A file that is no picture, is truncated or is absurdly large never stops the rest: it is named with its reason. The
-decoder is told which formats it may open (so no file can start an interpreter such as PostScript) and how many pixels
-a picture may have. Whatever the file holds, the pixels are upright 8-bit RGB: the EXIF orientation is obeyed, alpha is
-laid over white, 16-bit grey is scaled (65535 becomes 255), of an animation the first frame is taken.
+decoder is told which formats it may open (so no file can start an interpreter such as PostScript) and how many pixels a
+picture may have. The pixels are always upright 8-bit RGB: the EXIF orientation is obeyed, alpha is laid over white,
+16-bit grey is scaled (65535 becomes 255), of an animation the first frame is taken.
 
 Two files are *duplicates* when their upright RGB pixels at full resolution agree, whatever their format, name or
 metadata; the same photo at another resolution or compression is another picture. Of duplicates the first (of those of
-which most is known) is kept, unless what is known of them disagrees: then nobody can say which is right, and all go.
-
-Collections larger than a memory limit are decoded into a memory-mapped file in the cache folder, which only its owner
-may read.
+which most is known) is kept, unless what is known of them disagrees: then all go. Collections larger than a memory
+limit are decoded into a memory-mapped file in the cache folder, which only its owner may read.
 """
 
 import hashlib
@@ -23,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Literal, get_args
@@ -32,11 +31,13 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from blindsight.data.dataset import UNKNOWN, check_images
-from blindsight.errors import DataError, InputError, UnknownNameError
+from blindsight.errors import DataError, InputError, MissingExtraError, UnknownNameError
+from blindsight.extras import require
 from blindsight.files import as_path, atomic_writer, cache_folder
 from blindsight.progress import Progress, silent
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+"""HEIF (phones' HEIC) too, if `pillow_heif` of the extra `service` is installed."""
 MAX_PIXELS = 64_000_000
 MAX_SIZE = 4096
 MEMORY_LIMIT = 2 * 1024**3
@@ -62,14 +63,34 @@ class Pictures:
 
 
 def decode(
-    content: str | os.PathLike[str] | bytes | memoryview | NDArray[np.uint8], *, size: int, fit: Fit = "crop"
+    content: str | os.PathLike[str] | bytes | memoryview | NDArray[np.uint8],
+    *,
+    size: int,
+    fit: Fit = "crop",
+    shrink: bool = False,
 ) -> NDArray[np.uint8]:
-    """Return the picture in a file, in its bytes or in pixels as uint8 RGB (size, size, 3), or a DataError's reason."""
+    """Return the picture in a file, in its bytes or in pixels as uint8 RGB (size, size, 3), or a DataError's reason.
+
+    With `shrink` a much larger one is reduced while it is decoded, or right after, to at least four times `size`: a
+    photo of 50 million pixels then takes little time and memory.
+    """
     _check_shape(size, fit)
     if isinstance(content, np.ndarray):
         check_images(content[None])
         return _square(Image.fromarray(np.ascontiguousarray(content)), size, fit)
-    return _square(_upright_rgb(content if isinstance(content, bytes | memoryview) else as_path(content)), size, fit)
+    source = content if isinstance(content, bytes | memoryview) else as_path(content)
+    return _square(_upright_rgb(source, 4 * size if shrink else None), size, fit)
+
+
+def pixels_of(content: bytes) -> int:
+    """Return how many pixels a file claims to have, without decoding it; 0 where `decode` will say what is wrong."""
+    try:
+        with _opened(content) as picture:
+            return picture.width * picture.height
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        return MAX_PIXELS + 1
+    except Exception:  # decoders raise nearly anything on damaged files
+        return 0
 
 
 def read_images(
@@ -124,21 +145,50 @@ def _check_shape(size: int, fit: str) -> None:
         raise UnknownNameError("fit", fit, get_args(Fit))
 
 
-def _upright_rgb(content: Content) -> Image.Image:
-    """Decode at full resolution, or raise a DataError whose text is the reason."""
+def _opened(content: Content) -> Image.Image:
+    """Open a picture in a format that may be opened; HEIF where the library is there."""
+    source: Path | io.BytesIO = content if isinstance(content, Path) else io.BytesIO(content)
+    try:
+        return Image.open(source, formats=FORMATS)
+    except UnidentifiedImageError:
+        if isinstance(source, Path):
+            with source.open("rb") as stream:
+                start = stream.read(12)
+        else:
+            start = bytes(content[:12])  # type: ignore[index]
+        if start[4:8] != b"ftyp":
+            raise
+    _open_heif()
+    return Image.open(source, formats=["HEIF"])
+
+
+@cache
+def _open_heif() -> None:
+    require("pillow_heif", extra="service", purpose="a HEIC picture").register_heif_opener(thumbnails=False)
+
+
+def _upright_rgb(content: Content, at_least: int | None = None) -> Image.Image:
+    """Decode at full resolution, or `at_least` so wide, or raise a DataError whose text is the reason."""
     try:
         if _length(content) == 0:
             raise DataError("empty")
-        with Image.open(content if isinstance(content, Path) else io.BytesIO(content), formats=FORMATS) as picture:
+        with _opened(content) as picture:
             if picture.width * picture.height > MAX_PIXELS:
                 raise Image.DecompressionBombError
-            return _to_rgb(_turned(picture))
+            if at_least is None:
+                return _to_rgb(_turned(picture))
+            picture.draft(None, (at_least, at_least))
+            whole = _turned(picture)
+            factor = min(whole.size) // at_least
+            return _to_rgb(whole.reduce(factor) if factor > 1 and whole.mode in ("L", "RGB", "RGBA") else whole)
     except DataError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise DataError(f"more than {MAX_PIXELS // 1_000_000} million pixels") from None
     except UnidentifiedImageError:
-        raise DataError(f"not a picture in a known format ({', '.join(FORMATS)})") from None
+        raise DataError(f"not a picture in a known format ({', '.join(FORMATS)}, HEIF)") from None
+    except MissingExtraError as missing:
+        raise DataError(str(missing).rstrip(".")) from None
     except OSError as error:  # with a reason of the operating system, else from a decoder
         raise DataError((error.strerror or "truncated or damaged").lower()) from None
     except Exception:  # decoders raise nearly anything on damaged files, and none of it may stop the rest

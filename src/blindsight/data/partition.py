@@ -1,4 +1,4 @@
-"""Who owns which pictures: index arrays, one per owner, every split repeatable by its `random_state`.
+"""Partitions: which owner has which pictures, as index arrays, one per owner, repeatable by `random_state`.
 
 Every picture goes to exactly one owner (`overlapping` alone gives each to several), no owner is left without pictures,
 and where persons are known all pictures of a person stay together: a model tested on people it was trained on measures
@@ -7,8 +7,8 @@ recognition, not learning. Indices are sorted.
 `equal` and `overlapping` are the two conditions of Figure 4 of DPHE (Yonetani, Boddeti, Kitani & Sato, ICCV 2017,
 section 3.2). Right: one split of the n training pictures among N users, who own n/N each and share none. Left: the
 random split into five is drawn 1, 2, 5, 10 or 20 times, which makes N = 5, 10, 25, 50, 100 users who always own n/5
-pictures, and each picture as many owners as there were draws.
-`by_class` is the Dirichlet label skew of Hsu, Qi & Brown (2019): small concentrations give owners few classes each.
+pictures, and each picture as many owners as there were draws. `by_class` is the Dirichlet label skew of Hsu, Qi & Brown
+(2019): small concentrations give owners few classes each.
 """
 
 import heapq
@@ -58,8 +58,8 @@ def by_class(
 ) -> list[Indices]:
     """Share pictures out so that each class spreads over the owners by a draw from a symmetric Dirichlet distribution.
 
-    Large concentrations approach `equal`; small ones give each class to few owners. Owners that come out with fewer
-    than `minimum` pictures are filled up at random from whoever has most.
+    Large concentrations approach `equal`; small ones give each class to few owners. Owners with fewer than `minimum`
+    pictures are filled up at random from the owner that has most.
     """
     codes, count = _codes(labels)
     _check_owners(len(codes), owners)
@@ -83,7 +83,7 @@ def by_class(
 
 
 def by_person(persons: ArrayLike, owners: int, *, random_state: Seed = None) -> list[Indices]:
-    """Give each person's pictures to one owner, the persons with most pictures first to whoever has fewest yet."""
+    """Give each person to one owner: persons with most pictures first, each to the owner with fewest so far."""
     codes, count = _codes(persons)
     _check_owners(count, owners, of="persons")
     loads = [(0, owner) for owner in range(owners)]
@@ -178,7 +178,7 @@ def divide(
     stratify: bool = True,
     random_state: Seed = None,
 ) -> Division:
-    """Divide rows into a public part, the private rows of so many owners, and rows held out.
+    """Divide rows into a public part, the private rows of each owner, and rows held out.
 
     `held_out` is a fraction of all rows, or a whole number of rows that are taken from the private ones; `public` is a
     fraction of the others. `persons` and `stratify` are those of `split`, `concentration` that of `by_class`. What
@@ -267,7 +267,6 @@ def _members(owner: NDArray[np.integer], owners: int) -> list[Indices]:
 
 
 def _codes(values: ArrayLike) -> tuple[Indices, int]:
-    """Number the different values from 0; return the numbers and how many there are."""
     column = np.asarray(values)
     if column.ndim != 1 or not len(column):
         raise InputError(f"labels and persons must be one value per picture; got shape {column.shape}.")

@@ -13,9 +13,9 @@ silent or loose:
   paper's "to remove outliers" means that values beyond [-1, 1] are rare.
 - PCA is not whitened: partial least squares on whitened features would see nothing but the labels.
 
-Guarantees: `energy_` is the share of the energy that the kept components really hold, never an estimate; it reaches
-the target unless `max_components` forbids it; the planes of all images are never in memory together, nor is a matrix
-with more than 8,192 rows and columns: memory is one batch and a few times the components kept.
+Guarantees: `energy_` is the measured share of the energy that the kept components hold; it reaches the target unless
+`max_components` forbids it. Memory is one batch and a few times the components kept: never the planes of all images,
+nor a matrix with more than 8,192 rows and columns.
 """
 
 import hashlib
@@ -173,10 +173,7 @@ class PixelFeatures:
         return features
 
     def inverse_images(self, features: Float32) -> NDArray[np.uint8]:
-        """Return the pictures that features still show: RGB, with each picture's brightness and contrast made standard.
-
-        The normalisation forgot mu and sigma, so [mu - 2 sigma, mu + 2 sigma] is shown as [0, 255].
-        """
+        """Return what features still show, in RGB; mu and sigma were forgotten: mu -+ 2 sigma becomes [0, 255]."""
         self._check_fitted()
         features = check_shape(features, self.n_components_, least=0, dense=True)
         height, width = self.image_shape_.tolist()
@@ -279,7 +276,6 @@ class _Target:
     most: int
 
     def count(self, energies: NDArray[np.float64]) -> int:
-        """Return the fewest leading components that reach the energy, or as many as there may be."""
         enough = int(np.searchsorted(np.cumsum(energies), self.energy * self.total)) + 1
         return min(enough, len(energies), self.most)
 

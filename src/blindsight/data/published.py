@@ -82,7 +82,6 @@ def read_utkface(path: str | os.PathLike[str], **how: Unpack[Reading]) -> Datase
 
 
 def _packed_faces(path: Path) -> tuple[list[Entry], NDArray[np.int64]]:
-    """Return the JPEG files inside a packed file, and one row of age, female and race for each."""
     packed = _read_npz(path, "jpeg", "offset", "age", "female", "race")
     pixels, offset = packed["jpeg"], packed["offset"]
     facts = [packed[key] for key in ("age", "female", "race")]
@@ -208,7 +207,6 @@ def _cub_attributes(answers: Path, images: list[int], certainty: int) -> tuple[t
 
 
 def _places(numbers: list[int], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where each wanted number stands in a list that must hold it."""
     known = np.array(numbers, dtype=np.int64)
     order = np.argsort(known)
     places = order[np.searchsorted(known, wanted, sorter=order)]  # an IndexError where it is beyond them all

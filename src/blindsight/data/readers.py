@@ -1,4 +1,4 @@
-"""Pictures of one's own: a folder with one directory per class, or a table that names files and what is on them.
+"""Readers of the user's own pictures: a folder with one directory per class, or a table of files and what is on them.
 
 Names in the Dataset are relative to the folder, never absolute. A cell that cannot be understood is named by line and
 column; its value is not repeated, for it may be private.
@@ -72,7 +72,6 @@ def read_folder(path: str | os.PathLike[str], **how: Unpack[Reading]) -> Dataset
 
 
 def list_folder(folder: Path, *, without: Collection[str] = ()) -> tuple[list[Entry], Facts]:
-    """List what `read_folder` will decode, leaving out the classes named in `without`."""
     with storage_errors("read", folder):
         entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
     classes = {entry.name: visible_files(entry) for entry in entries if entry.is_dir() and entry.name not in without}
@@ -155,10 +154,7 @@ def decode_entries(
     cache: str | os.PathLike[str] | None = None,
     progress: Progress = silent,
 ) -> Dataset:
-    """Decode pictures into a Dataset with what is known of them, row by row; Reading describes the options.
-
-    Duplicates contradict each other when their labels, attributes or persons do; days may differ.
-    """
+    """Decode pictures into a Dataset; duplicates contradict each other by labels, attributes or persons, not days."""
     skipped, notes = facts.get("skipped", ()), [*facts.get("notes", ())]
     if not entries:
         reasons = f" ({'; '.join(skipped[:3])})" if skipped else ""
@@ -241,7 +237,6 @@ class _Table:
 
 
 def _read_table(path: Path) -> _Table:
-    """Read a table separated by commas, semicolons or tabs."""
     rows: list[list[str]] = []
     lines: list[int] = []
     try:
@@ -266,7 +261,6 @@ def _read_table(path: Path) -> _Table:
 
 
 def _column(table: _Table, role: str, name: str | None) -> str | None:
-    """Return the column that plays a role: the named one, else one with a usual name, else None."""
     if name is None:
         usual = {column.lower(): column for column in table.columns}
         return next((usual[candidate] for candidate in _USUAL[role] if candidate in usual), None)

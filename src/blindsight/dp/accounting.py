@@ -139,7 +139,6 @@ def loss_to_dict(loss: Loss) -> dict[str, Any]:
 
 
 def loss_from_dict(data: Mapping[str, Any]) -> Loss:
-    """Return the loss that `loss_to_dict` described."""
     kinds: dict[str, type[Loss]] = {loss.kind: loss for loss in get_args(Loss)}
     kind = str(data.get("kind"))
     if kind not in kinds:
@@ -159,7 +158,6 @@ def given_delta(losses: Iterable[Loss]) -> float:
 
 
 def check_positive(name: str, value: float) -> None:
-    """Raise unless a privacy parameter is positive and finite."""
     if not 0 < value < math.inf:
         raise InputError(f"{name} must be positive and finite; got {value}.")
 
@@ -222,7 +220,6 @@ class Composition:
 
     @property
     def epsilon(self) -> float:
-        """The smallest proven epsilon."""
         return min(self.pld, self.rdp, self.basic)
 
     @property
@@ -282,7 +279,6 @@ def delta_of(losses: Iterable[Loss], *, epsilon: float) -> float:
 
 
 def _gather(losses: Iterable[Loss]) -> list[Loss]:
-    """Add up the counts of equal losses, so that each kind is composed once."""
     counts: Counter[Loss] = Counter()
     for loss in losses:
         counts[replace(loss, count=1)] += loss.count
@@ -331,7 +327,6 @@ def _rdp_epsilon(losses: list[Loss], delta: float) -> float:
 
 
 def _renyi(loss: Loss, orders: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the Rényi divergence of every order."""
     if isinstance(loss, BoundedLoss):  # of randomised response, the worst of all: P = (p, q), Q = (q, p), p = e^eps q
         log_p = -math.log1p(math.exp(-loss.epsilon))
         log_q = log_p - loss.epsilon
@@ -494,7 +489,6 @@ def _is_hardly_sampled(loss: SampledGaussianLoss) -> bool:
 
 
 def _span(loss: SampledGaussianLoss) -> float:
-    """Estimate the span of the losses of one release."""
     return 0.5 / loss.noise_multiplier**2 + _TAIL / loss.noise_multiplier
 
 

@@ -1,4 +1,4 @@
-"""How common is each attribute among people, answered so that no single person can be told from the answer.
+"""Private census: how common each attribute is among people, so that no single person can be told from the answer.
 
 *The guarantee.* epsilon-differential privacy per person: exchanging all pictures of one person for those of another
 changes the probability of any answer by a factor of at most e^epsilon. Each person counts once, with the share of their
@@ -94,7 +94,6 @@ def _person_sums(answers: Mapping[str, ArrayLike], persons: ArrayLike) -> tuple[
 
 
 def _known_persons(persons: ArrayLike) -> NDArray[Any]:
-    """Return the persons as an array after checking that each is known."""
     who = np.asarray(persons)
     if who.dtype.kind in "biuf":
         known = bool(np.all(np.isfinite(who) & (who >= 0)))

@@ -1,4 +1,4 @@
-"""A file that only grows: JSON lines chained by checksums, shared by processes, whole after a crash.
+"""An append-only journal: JSON lines chained by checksums, shared by processes, whole after a crash.
 
 *The guarantee.* A record whose `Journal.append` returned is on disk, and every later reader gets it back; one whose
 `append` raised was not acknowledged. A line that was changed, removed or inserted is noticed, because each line carries
@@ -7,7 +7,7 @@ or with blocks of zero bytes) is copied aside, cut off and reported, after every
 line that is whole but does not match its checksum was altered, and is refused like any other. So a file that is no
 journal is never changed, and with `readonly` no file is: then the end is reported only.
 
-The chain is no signature: whoever may write the file may also rewrite all of it or cut off its end.
+The chain is no signature: anyone who may write the file may also rewrite all of it or cut off its end.
 """
 
 import hashlib
@@ -82,7 +82,7 @@ class Journal:
         """Write one record through to the disk. Call it while locked and caught up.
 
         After a failure the file is cut back to its last whole line where possible, and this object refuses to go on:
-        whether the record reached the disk can only be told by opening the file anew.
+        only opening the file again tells whether the record reached the disk.
         """
         if self._readonly:
             raise StorageError(f"{self.path} was opened for reading only: nothing was recorded or may be released.")
@@ -115,7 +115,6 @@ class Journal:
             raise StorageError(f"{self.path} could not be read or written before; open it anew to see what it holds.")
 
     def _verified(self, line: bytes) -> dict[str, Any]:
-        """Return the record of one line after checking that it continues the chain."""
         before = self._heads[-1] if self._heads else ""
         number = len(self._heads) + 1
         try:

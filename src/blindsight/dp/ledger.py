@@ -10,7 +10,7 @@ but not forget any, provided that no noisy value leaves before `Ledger.spend` re
 
 *What may be added.* Everything spent on one scope (a collection of data, by its name) is counted in one unit and one
 neighbouring relation; the scope's first entry decides which. A spend in another is refused: ten bits are not ten
-persons, and a second account beside the first would be a way around its budget. Convert the loss (c bits per record
+persons, and a second account next to the first would be a way around its budget. Convert the loss (c bits per record
 are `count` = c) or give it a scope of its own. That two scopes hold different data is the caller's word.
 
 *Budgets* may be lowered, never raised. Whether a spend fits is decided by the smallest proven epsilon at the budget's
@@ -81,7 +81,6 @@ class Spend:
     time: str
 
     def __post_init__(self) -> None:
-        """Refuse an entry that leaves something out."""
         for name in ("scope", "mechanism", "purpose"):
             if not getattr(self, name).strip():
                 raise InputError(f"a spend must name its {name}; got an empty one.")
@@ -98,7 +97,6 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        """Refuse what is not a budget."""
         if not 0 <= self.epsilon < math.inf:
             raise InputError(f"a budget's epsilon must be finite and at least 0; got {self.epsilon}.")
         if not 0 <= self.delta < 1:
@@ -116,7 +114,6 @@ class Account:
 
     @property
     def losses(self) -> list[Loss]:
-        """What was lost so far, in order."""
         return [spend.loss for spend in self.spends]
 
 
@@ -133,7 +130,7 @@ class Row:
 
 
 class Ledger:
-    """What was spent, in a file or (without a path) in memory. See the module's text for the rules it keeps."""
+    """What was spent, in a file or (without a path) in memory; the module's text has the rules."""
 
     def __init__(
         self,
@@ -287,7 +284,6 @@ class Ledger:
         self._apply(record)
 
     def _apply(self, record: dict[str, Any]) -> None:
-        """Take one record of the file into the accounts."""
         if "format" in record:
             return
         data = dict(record)

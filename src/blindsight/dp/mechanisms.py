@@ -79,7 +79,6 @@ class LaplaceMechanism:
 
     @property
     def loss(self) -> LaplaceLoss:
-        """What one release costs."""
         return LaplaceLoss(self.epsilon)
 
     def __str__(self) -> str:
@@ -120,7 +119,6 @@ class GaussianMechanism:
 
     @property
     def loss(self) -> GaussianLoss:
-        """What one release costs."""
         return GaussianLoss(self.sigma / self.sensitivity)
 
     def __str__(self) -> str:
@@ -160,12 +158,10 @@ class RandomisedResponse:
 
     @property
     def flip_probability(self) -> float:
-        """How likely a bit is turned around."""
         return flip_probability(self.epsilon)
 
     @property
     def loss(self) -> BoundedLoss:
-        """What one release costs a unit."""
         return BoundedLoss(self.epsilon, count=self.bits_per_unit)
 
     def __str__(self) -> str:
@@ -258,7 +254,6 @@ def _step(scale: float, share: float) -> float:
 
 
 def _noise(parameter: Fraction) -> int:
-    """Round a noise parameter up to whole steps."""
     if parameter > MAX_SCALE:
         raise InputError("epsilon is too small for so many values at once. Release fewer values or raise epsilon.")
     return math.ceil(parameter)

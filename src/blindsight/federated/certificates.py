@@ -1,13 +1,13 @@
-"""Certificates and node keys of a federation: made once, readable by their owner alone, never overwritten.
+"""TLS certificates and node keys of a federation: made once, readable by their owner alone, never overwritten.
 
-Two things are proven on the way between a node and the server. The *server* shows a certificate that the federation's
-own authority signed, so that no node talks to an impostor; every node holds the authority's certificate and trusts no
-other. A *node* signs the time with a key of its own (ECDSA P-384 in OpenSSH's format, which is what a Flower SuperNode
-reads), and the server knows its public half. TLS ends at the server: neither protects what members and key generator
-tell each other through it; sealed messages do (`blindsight.federated.identity`).
+The *server* shows a certificate that the federation's own authority signed, so that no node talks to an impostor; nodes
+hold the authority's certificate and trust no other. A *node* signs the time with its own key (ECDSA P-384 in OpenSSH's
+format, which is what a Flower SuperNode reads), and the server knows its public half. TLS ends at the server: neither
+protects what members and key generator tell each other through it; sealed messages do
+(`blindsight.federated.identity`).
 
     certificates/authority.crt   every party (public)
-    certificates/authority.key   whoever will renew the server's certificate; best kept off the server
+    certificates/authority.key   for renewing the server's certificate; best kept off the server
     certificates/server.crt      the server (public)
     certificates/server.key      the server alone
 """
@@ -35,7 +35,7 @@ _USES = ("digital_signature", "content_commitment", "key_encipherment", "data_en
 
 @dataclass(frozen=True)
 class Certificates:
-    """Where the authority's and the server's certificates and keys are kept: what nodes verify the server with, etc."""
+    """Paths of the authority's and the server's certificates and keys."""
 
     folder: Path
 

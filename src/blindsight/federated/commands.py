@@ -1,15 +1,15 @@
-"""What each party types: the commands of a Flower federation over TLS with authenticated nodes, as lists of words.
+"""The commands of a Flower federation over TLS with authenticated nodes, as lists of words.
 
-On one machine and on several they are the same but for the addresses. All of them switch off what would talk to others
-or change the installation: telemetry, update checks, and the installation of dependencies at run time.
-
-`serve` runs the operator's side of a federation of invited parties, `start_node` a party's.
+On one machine and on several they differ only in addresses. All switch off telemetry, update checks and the
+installation of dependencies at run time. `serve` runs the operator's side of a federation of invited parties,
+`start_node` a party's.
 """
 
 import hashlib
 import json
 import os
 import re
+import signal
 import ssl
 import subprocess
 import sys
@@ -37,10 +37,11 @@ QUIET = {
 ConfigValue = str | int | float | bool
 FEDERATION_VARIABLE, APP_VARIABLE = "BLINDSIGHT_FEDERATION", "BLINDSIGHT_APP"
 CONNECTION = "federation"
+APP = Path(__file__).parent / "flower" / "app"
 
 
 def superlink(host: str, port: int, *, certificates: Certificates, database: Path, secret: Path) -> list[str]:
-    """The relay: admits registered nodes alone, and lets whoever shows `secret` execute the server's side of runs."""
+    """The relay: admits registered nodes alone, and lets those who show `secret` execute the server's side of runs."""
     return [
         *_launched("superlink", warm=True),
         *("--host", host, "--port", str(port)),
@@ -98,7 +99,6 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def program(name: str) -> str:
-    """Return the path of a program that was installed beside the running Python."""
     return str(_PROGRAMS / name)
 
 
@@ -106,7 +106,7 @@ _PROGRAMS = Path(sys.executable).parent
 
 
 def _launched(name: str, warm: bool) -> list[str]:
-    """Return how a program of Flower is started: by the launcher with a warm executor, or as it is."""
+    """The command that starts a Flower program, by the launcher with a warm executor or directly."""
     if warm:
         return [sys.executable, "-m", "blindsight.federated.flower.launcher", name]
     return [program(f"flower-{name}")]
@@ -119,7 +119,7 @@ def _value(key: str, value: ConfigValue) -> str:
 
 
 class Operator:
-    """Whoever types `flwr`; `home` holds the address of the SuperLink and the authority it is believed by."""
+    """The operator's `flwr` console; `home` holds the SuperLink's address and the authority that signs for it."""
 
     def __init__(self, home: Path, *, address: str, authority: Path) -> None:
         self._home = home
@@ -137,12 +137,10 @@ class Operator:
         self.flwr("supernode", "unregister", str(node), CONNECTION)
 
     def online(self) -> set[int]:
-        """Return the ids of the nodes that the SuperLink believes to be online."""
         listed = self.asked("supernode", "list", CONNECTION, timeout=15.0)["nodes"]
         return {int(node["node-id"]) for node in listed if node["status"] == "online"}
 
     def asked(self, *arguments: str, timeout: float = 60.0) -> Any:
-        """Return what `flwr` answers as JSON."""
         output = self.flwr(*arguments, "--format", "json", timeout=timeout)
         answer = json.loads(output[output.index("{") :])
         if not answer.get("success"):
@@ -193,7 +191,7 @@ def _running(command: list[str], environment: Mapping[str, str]) -> Iterator[sub
 
 
 def operator_of(federation: Federation) -> Operator:
-    """Return the console of a federation's operator, who sits at the SuperLink's own machine."""
+    """Return the console of a federation's operator, on the SuperLink's own machine."""
     port = federation.address.rpartition(":")[2]
     return Operator(
         federation.home / "flower", address=f"127.0.0.1:{port}", authority=federation.certificates.authority
@@ -208,12 +206,25 @@ def serve(home: Path, *, host: str = "0.0.0.0", tell: Callable[[str], object] = 
     link = superlink(host, port, certificates=certificates, database=home / "state.db", secret=secret)
     executor = aggregator(f"127.0.0.1:{port}", authority=certificates.authority, secret=secret)
     own = environment(home / "flower") | {FEDERATION_VARIABLE: str(home)}
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that both end with this process
     with _running(link, own) as first, _running(executor, own | {APP_VARIABLE: federation.app}) as second:
         console = operator_of(federation)
         while first.poll() is None and second.poll() is None:
             with suppress(ServiceError):  # it has only just been started
                 register_joined(home, console, tell)
             time.sleep(1.0)
+
+
+def run_app(home: Path, settings: Mapping[str, ConfigValue]) -> None:
+    """Run Blindsight's own app in a federation that `serve` runs, show its log, and return when it has ended."""
+    federation = Federation.load(home)
+    if federation.app != app_digest(APP):
+        raise InputError(f"the parties of {home} were invited to another app than Blindsight's: use `flwr run`.")
+    operator_of(federation)  # leaves the address for `flwr`
+    chosen = {"home": str(home), "members": str(home / "members.toml"), **settings}
+    command = [program("flwr"), "run", str(APP), CONNECTION, "--stream", "--run-config", configuration(chosen)]
+    with _running(command, environment(home / "flower")) as process:
+        process.wait()
 
 
 def register_joined(home: Path, console: Operator, tell: Callable[[str], object]) -> None:

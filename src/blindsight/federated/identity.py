@@ -1,4 +1,4 @@
-"""Who is who: a party's long-term keys, what it seals and signs, the folder they lie in, and whom it knows.
+"""Identities: a party's long-term keys, what it seals and signs, the folder they lie in, and whom it knows.
 
 An `Identity` is two long-term keys, one to sign (Ed25519) and one to receive sealed messages (X25519), in a file that
 its owner alone can read. Others know a party by its name and *fingerprint*, a hash of both public keys, which they get
@@ -9,19 +9,18 @@ signed by its sender and then sealed for its recipient; the recipient's fingerpr
 the signature. It is refused if its recipient handed it on, if it was made for another run or use, or if a bit was
 altered. It can be repeated: what must happen only once carries a round, which the reader compares.
 
-A `KeyStore` is the folder of a party, which nobody else can read, with its identity and its part of every run.
-
-The *members file* says names and fingerprints, agreed before the run in a way everybody trusts; nobody else gets in. It
-is TOML and has no secrets in it; it must only come from the right hands::
+A `KeyStore` is a party's folder, which nobody else can read, with its identity and its part of every run. The *members
+file* (TOML, no secrets) lists names and fingerprints, agreed before the run in a way everybody trusts; nobody else gets
+in. It must come from the right hands::
 
     [members]
     "aggregator" = "SHA256:..."
     "ann" = "SHA256:..."
     "key generator" = "SHA256:..."
 
-In the *handshake* the server sends each node a hello with a fresh challenge, and the node signs it. The number of the
-node that is asked stands in the hello: a node that hands it on to another, and the answer back, is not taken for the
-other. Nodes of different protocols find out at once.
+In the *handshake* the server sends each node a hello with a fresh challenge and the node's number, and the node signs
+it: a node that hands the hello on to another, and the answer back, is not taken for the other. Nodes of different
+protocols find out at once.
 """
 
 import base64
@@ -45,7 +44,6 @@ from blindsight.sums.storage import read_state, refuse_to_overwrite, write_state
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 IDENTITY_FILE = "identity.key"
-"""The file in a key store that holds the identity."""
 
 PROTOCOL = 5
 """Raised whenever a message changes its meaning: nodes of different protocols refuse each other with a sentence."""
@@ -116,7 +114,6 @@ class Identity(Secret):
     __slots__ = ("_exchange", "public", "signer")
 
     def __init__(self, name: str, signer: SigningKey, exchange: ExchangeKey) -> None:
-        """Take the keys; `create` makes new ones and `load` reads them."""
         self.public = PublicIdentity(name, signer.public, exchange.public)
         self.signer = signer
         self._exchange = exchange
@@ -206,7 +203,6 @@ class KeyStore:
         return self.path / "runs" / hashlib.sha256(run.encode()).hexdigest()[:32]
 
     def run(self, name: str) -> Path:
-        """Return the folder of a run, made if need be."""
         folder = self.folder(name)
         with storage_errors("make", folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -316,7 +312,6 @@ def hello(node: int, source: ByteSource = system_bytes) -> bytes:
 
 
 def answer_hello(identity: Identity, role: str, parts: tuple[bytes, ...], node: int) -> list[bytes]:
-    """Answer the server's `Hello` to this node: who speaks, in which role, and the proof."""
     if len(parts) != 1:
         raise MessageError("a hello has one part.")
     asked = decode(parts[0], Hello, max_bytes=4096)
@@ -373,10 +368,7 @@ class Directory:
         return identity
 
     def keep(self, reachable: Collection[int]) -> None:
-        """Forget the nodes that are gone.
-
-        Once a member's node is gone, refused ones may try again: one of them may be that member, started again.
-        """
+        """Forget nodes that are gone; then refused ones may try again: one may be that member, started again."""
         here = {name: node for name, node in self.nodes.items() if node in reachable}
         stay = reachable if len(here) == len(self.nodes) else ()
         self.nodes = here

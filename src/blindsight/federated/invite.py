@@ -6,10 +6,10 @@ makes its keys, sends their public halves with a proof that it has the invitatio
 
 *The guarantee.* `short_code` is a hash of everybody's name and keys, the authority and the app. Parties who see the
 same code have the same list: a server that shows one party other keys than another, its own in place of the key
-generator's for instance, gives them different codes. So the code is compared in a way that the server does not carry,
-a call or a meeting, once for all instead of a fingerprint for each. It has 100 bits, and every guess costs an
-evaluation of scrypt (Percival 2009; N = 2^14, r = 8): two lists with one code take 2^50 of them. The invitation's own
-code keeps strangers out; whoever steals the file and comes first joins in its owner's name, and the code shows it.
+generator's for instance, gives them different codes. So the code is compared in a way that the server does not carry, a
+call or a meeting, once for all instead of a fingerprint for each. It has 100 bits, and every guess costs an evaluation
+of scrypt (Percival 2009; N = 2^14, r = 8): two lists with one code take 2^50 of them. The invitation's own code keeps
+strangers out; a thief who uses the file first joins in its owner's name, and the short code shows it.
 
 *Another authority* (its key was lost, or its certificates expire) needs no new invitations: the aggregator, whose keys
 everybody compared, signs the hand-over from the old one to the new, and a party follows it from the one it has.
@@ -95,7 +95,7 @@ class Invitation:
 
     @classmethod
     def read(cls, path: AnyPath) -> "Invitation":
-        """Read the file; whoever it is from, the short code is still to be compared."""
+        """Read the file; the short code is still to be compared, whatever its origin."""
         path = as_path(path)
         with storage_errors("read", path):
             text = path.read_text("utf-8")
@@ -221,7 +221,6 @@ class Federation:
     @classmethod
     @contextmanager
     def editing(cls, home: AnyPath) -> "Iterator[Federation]":
-        """Load it while nobody else changes it."""
         with exclusive_lock(as_path(home) / "federation.lock"):
             yield cls.load(home)
 
@@ -264,7 +263,7 @@ class Federation:
     def rotate(self) -> bytes:
         """Make another authority and SuperLink's certificate, and return the hand-over to it, for all parties.
 
-        The SuperLink has to be started again. The old certificates stay in a folder beside the new ones.
+        The SuperLink has to be started again. The old certificates stay in a folder next to the new ones.
         """
         old = self.certificates
         aside = next(path for number in count(1) if not (path := self.home / f"certificates.{number}").exists())

@@ -3,9 +3,9 @@
 A handler is made for every message from what lies in the party's key store, so a node may be killed between any two.
 
 *What a member insists on*, whatever the server proposes: the key generator whose fingerprint it was told out of band;
-sums of at least so many members, also at every position of a sparse sum; one of the schemes it accepts; keys of full
-length; the run config whose digest is in the terms; and calls that the aggregator has signed for whom the key generator
-vouches (`sums.roles`). In a plain run nobody vouches for anybody: it follows the aggregator that set it up.
+its own minimum of members in a sum, also at every position of a sparse sum; one of the schemes it accepts; keys of full
+length; the run config whose digest is in the terms; and calls signed by the aggregator that the key generator vouches
+for (`sums.roles`). In a plain run nobody vouches for anybody: it follows the aggregator that set it up.
 
 *Nothing that it learned is lost on the way.* What did not enter a sum (it did not fit, was rounded off, clipped,
 withheld, late or lost) stays in the member's `Memory` and is sent later, as in one process (`learn.rounds`). A proposal
@@ -13,8 +13,8 @@ is on disk before it leaves, and stays there until the signed answer of its roun
 round that has begun gets the same proposal again.
 
 *The key generator* knows its members by fingerprint. Enrolments come to it in sealed messages that the server cannot
-make, set-ups leave it in sealed messages that the server cannot read, and so does what it refuses. It opens one checked
-sum a round (`sums.roles`).
+make; its set-ups and refusals leave in sealed messages that the server cannot read. It opens one checked sum a round
+(`sums.roles`).
 
 | message | parts | answer |
 | --- | --- | --- |
@@ -143,10 +143,7 @@ class MemberHandler:
         raise MessageError(f"a member does not know what to do with {kind!r} of {len(parts)} parts.")
 
     def contribute(self, parts: Sequence[bytes], propose: Propose) -> bytes:
-        """Settle what is pending, learn, and return the signed reply to a call to contribute.
-
-        The parts are the name of the run, the call, and what is learned from, which the aggregator must have signed.
-        """
+        """Settle what is pending, learn, and return the signed reply to a call (its parts: see the module)."""
         if len(parts) < 2:
             raise MessageError("a call to contribute has two parts at least.")
         run = _text(parts[0])
@@ -162,7 +159,6 @@ class MemberHandler:
         return member.answer(parts[1], member.terms.integers(memory.clipped(proposal, call.round)))
 
     def member(self, run: str) -> Member:
-        """Return this member's role in a run that it has joined."""
         self._joined(run)
         return Member.load(self._path(run))
 
@@ -282,13 +278,9 @@ def _check_terms(terms: Terms, minimum: int, insecure: bool) -> None:
 
 
 class MemberMemory(Secret):
-    """What a member has learned and not sent yet, and the proposal whose fate it does not know, in one file.
-
-    `pending` is that proposal and its round.
-    """
+    """What a member has learned and not sent yet; `pending` is the proposal, with its round, of unknown fate."""
 
     def __init__(self, path: Path, terms: Terms) -> None:
-        """Go on from what the file holds, if anything."""
         self._path, self._terms = path, terms
         self.memory, self.pending = Memory(None, None), None
         if path.exists():
@@ -360,13 +352,11 @@ class GeneratorHandler:
     insecure: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a members file that does not name this key generator."""
         self.members.check(self.store.identity.public)
         if self.store.identity.name != KEY_GENERATOR:
             raise PrivacyError(f"the identity in this key store is that of {self.store.identity.name!r}.")
 
     def handle(self, kind: str, parts: tuple[bytes, ...]) -> list[bytes]:
-        """Answer the server; what is wrong with a message raises and changes nothing."""
         match kind, parts:
             case "register", (registration,):
                 return [self._register(decode(registration, Registration))]

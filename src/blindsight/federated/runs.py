@@ -15,17 +15,14 @@ from blindsight.federated.node import SHARING, joined_terms
 from blindsight.federated.server import RunStore
 from blindsight.federated.sharing import SharingTask
 from blindsight.files import storage_errors, sync_folder
-from blindsight.selective.storage import ServerStore
+from blindsight.selective.server import ServerStore
 from blindsight.selective.terms import SelectiveTerms
 from blindsight.sums import KeyGenerator, Terms
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptRun:
-    """One run: `stands` says how far it has come, `record` what the key generator has opened in it.
-
-    A folder that cannot be understood is a run too, named like the folder; then `stands` says why.
-    """
+    """One run; `stands`: how far it has come, or why it cannot be read; `record`: what the key generator opened."""
 
     name: str
     folder: Path

@@ -1,17 +1,17 @@
 """The server of a run across machines: it sets everybody up, plays rounds over the engine of `sums`, keeps what came.
 
 *The guarantee.* What is added up are the exact integers of those whose contributions counted, and a round is opened at
-most once (`sums.engine`, `sums.roles`), whatever is lost, doubled, late, forged or garbage on the way, and whoever is
-killed. A learning round is a round of the engine: one with too few members is begun again under the same number, a
-server that was killed goes on with it, and a round that has a sum keeps it. Only where the key generator has used up a
-round, because a sum was forged, is it played again under the next number, with a new key.
+most once (`sums.engine`, `sums.roles`), whatever is lost, doubled, late, forged or garbage on the way, and whichever
+party is killed. A learning round is a round of the engine: one with too few members is begun again under the same
+number, a server that was killed goes on with it, and a round that has a sum keeps it. Only where the key generator has
+used up a round, because a sum was forged, is it played again under the next number, with a new key.
 
-Nobody signs the errors that come back from the network: they are told to people, and to the protocol they are like a
-lost message. What the key generator refuses comes sealed.
+Errors from the network are unsigned: people are told, and to the protocol they are like a lost message. What the key
+generator refuses comes sealed.
 
 *How a run begins.* Members are waited for and enrol, the key generator sets the run up, and its sealed set-ups go out
-with the first calls. Whoever refuses the terms or does not answer is left out, and the rest begin again under another
-name: keys are made for those who take part and nobody else. Of a plain run the server is itself the registrar.
+with the first calls. Members that refuse the terms or do not answer are left out, and the rest begin again under
+another name: keys are made only for those who take part. Of a plain run the server is itself the registrar.
 """
 
 import secrets
@@ -62,7 +62,6 @@ from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.sums.transport import Parts, Response, Transport
 
 MakeTerms = Callable[[str, tuple[str, ...]], Terms]
-"""Return the terms of a run with this name and these members."""
 
 _POLL_SECONDS = 0.5
 
@@ -135,7 +134,7 @@ class RunStore:
         return self.store.folder(self.terms.run)
 
     def keep(self) -> None:
-        """Keep what it is, with set-ups that may replace earlier ones."""
+        """Write the run to disk; set-ups may replace earlier ones."""
         generator = b"" if self.generator is None else self.generator.to_bytes()
         setups = tuple(self.setups[name] for name in self.terms.members)
         write_state(self.folder / "run", _RunState(self.terms.to_bytes(), generator, self.registration, setups))
@@ -273,7 +272,6 @@ def _reasons(refused: Mapping[str, str]) -> str:
 def _enrol(
     transport: Transport, terms: Terms, generator: bytes, patience: Patience
 ) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Ask members to take part: return the enrolments of those who do, and why others do not."""
     tickets = {transport.send(name, "enrol", (terms.to_bytes(), generator)): name for name in terms.members}
     enrolments, complaints = {}, dict.fromkeys(terms.members, "it did not answer in time.")
     for ticket, response in transport.collect(tickets, seconds=patience.step):
@@ -312,7 +310,6 @@ def _register(
     enrolments: Mapping[str, bytes],
     patience: Patience,
 ) -> dict[str, str]:
-    """Let the key generator set up a run; return why it refuses members."""
     terms, own = run.terms, run.store.identity
     sealed = own.seal(aggregator.enrolment(), to=identities[KEY_GENERATOR], purpose=ENROLMENT, run=terms.run)
     shown = (own.public, *(identities[name] for name in terms.members))
@@ -335,7 +332,6 @@ def _register(
 def _ask_to_register(
     run: RunStore, aggregator: Aggregator, transport: Transport, patience: Patience
 ) -> RunRefusal | None:
-    """Have the key generator set up a run, and take in the set-ups, or return its refusal."""
     assert run.generator is not None
     generator, terms, unseal = run.generator, run.terms, run.store.identity.unseal
 
@@ -421,10 +417,7 @@ class SumServer(Engine):
         )
 
     def play(self, round: int, payload: Sequence[bytes] = ()) -> RoundResult:
-        """Play one learning round: call for contributions, with what is learned from, and add up what comes in time.
-
-        A round that was played before, by a server that was killed since, has the same sum as then.
-        """
+        """Play one learning round; one that was played before, by a server that was killed since, has the same sum."""
         if self.run.has_sum(round):
             message, sums = read_answer(self.aggregator.roster, self.run.answer(self.run.number), self.run.number)
             self.run.conclude(self.run.answer(self.run.number), message.members)
@@ -492,7 +485,7 @@ class SumServer(Engine):
 
 
 def statement_of(terms: Terms, rounds: int) -> PrivacyStatement:
-    """Return the statement of so many rounds on these terms: that of the scheme, and what the machines between add."""
+    """Return the statement of these rounds on these terms: that of the scheme, and what the machines between add."""
     said = statement(terms)
     operator = "what the aggregator sees, and the addresses and times of all nodes"
     also_sees = {"operator of the SuperLink": operator}

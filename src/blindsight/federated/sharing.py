@@ -2,15 +2,15 @@
 
 *The guarantee to a participant.* Nobody takes part who did not say so: the server reads uploads, so a member must name
 "sharing" among its schemes, and how much it shares (`OwnTerms`). With noise "record" all runs of a key store together
-cost each of its photos at most the epsilon and delta that its owner named: the ledger in it counts all of them as one
+cost each of its photos at most the epsilon and delta that its owner named: its ledger counts all of them as one
 collection, whatever a server calls its runs. A run costs them once (each photo is in one batch); the next is refused.
 So is a run whose training was cut short after it was paid for: that wastes the budget, and never exceeds it. The
 server's `SharingTask` holds the terms and how to train: data and never code.
 
-*The guarantee to the server.* Whoever speaks is known from the transport, and nobody uploads, asks or reports in
-another's name. An upload is added once or not at all (`selective.server`); a report that comes twice, late or in the
-wrong order changes nothing but what the participant is told next, and its own numbers sort that out. A `SharingServer`
-keeps its part in memory alone: one that was killed asks each participant again.
+*The guarantee to the server.* The transport says who speaks, and nobody uploads, asks or reports in another's name. An
+upload is added once or not at all (`selective.server`); a report that comes twice, late or in the wrong order changes
+nothing but what the participant is told next, and its own numbers sort that out. A `SharingServer` keeps its part in
+memory alone: one that was killed asks each participant again.
 
 An exchange begins with the server; its two messages carry those of `selective.terms`::
 
@@ -20,11 +20,11 @@ An exchange begins with the server; its two messages carry those of `selective.t
 The answer tells which of its uploads was added last. Either message may be lost, late or doubled: nothing is done
 twice, and while an upload is of unknown fate, the same bytes are sent again, also after a restart.
 
-Nobody holds the others up for longer than `deadline`. Whoever is late is left out for now; what it sends later is added
-if the terms' `max_staleness` allows. In turns (`play_synchronous`), all download the same parameters and then upload
-one after the other, so the last of n uploads of a turn builds on parameters that are n - 1 uploads old: agree on a
-`max_staleness` of at least as many, or on none. Without turns (`play_asynchronous`), everyone gets its next instruction
-as soon as its report has come. Time is a difference on the server's own clock: other clocks play no role.
+Nobody holds the others up for longer than `deadline`. Late participants are left out for now; what they send later is
+added if the terms' `max_staleness` allows. In turns (`play_synchronous`), all download the same parameters and then
+upload one after the other, so the last of n uploads of a turn builds on parameters that are n - 1 uploads old: agree on
+a `max_staleness` of at least as many, or on none. Without turns (`play_asynchronous`), everyone gets its next
+instruction as soon as its report has come. Time is measured on the server's clock alone.
 """
 
 import hashlib
@@ -53,9 +53,8 @@ from blindsight.federated.identity import KeyStore
 from blindsight.federated.node import SHARING, MemberHandler
 from blindsight.files import atomic_writer, pack_arrays, storage_errors, unpack_arrays
 from blindsight.selective.accounting import compose_sharing, neighbouring, protected_unit, sharing_statement
-from blindsight.selective.noise import RecordGaussian, calibrate_record, check_whole
 from blindsight.selective.participant import Participant
-from blindsight.selective.protection import Sharing
+from blindsight.selective.protection import RecordGaussian, Sharing, calibrate_record, check_whole
 from blindsight.selective.server import ParameterServer
 from blindsight.selective.terms import Answer, Digest, Name, Request, SelectiveTerms, Upload
 from blindsight.selective.trainers import SoftmaxTrainer, check_labels
@@ -72,10 +71,7 @@ JOIN = "sharing/join"
 NOISES = ("none", "record")
 Clock = Callable[[], float]
 NewPhotos = Callable[[], tuple[ArrayLike, ArrayLike] | None]
-"""Returns photos and their classes that were never returned before, or None.
-
-After a restart `Participant.gathered` tells how many a participant has taken from a collection.
-"""
+"""Returns photos and their classes never returned before, or None; see `Participant.gathered` after a restart."""
 
 _REQUEST_BYTES = 1024  # more than any request takes
 _FRAME_BYTES = 4096  # more than a report takes besides its upload and request
@@ -99,10 +95,7 @@ class Instruction(Message, name="sharing/instruction.2"):
 
 
 class Report(Message, name="sharing/report.2"):
-    """What a participant tells the server.
-
-    `taken` says whether it had the newest parameters when it decided to send an upload, or none.
-    """
+    """What a participant tells the server; `taken`: it had the newest parameters when it decided what to send."""
 
     terms: Digest
     participant: Name
@@ -185,7 +178,6 @@ class OwnTerms:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self:
-        """Return what a node-config says."""
         if "share" not in config:
             raise InputError("this node does not say how much it shares. Start it with --node-config 'share=0.1'.")
         names = ("share", "least-batch", "noise", "epsilon", "delta", "clip")
@@ -330,7 +322,7 @@ def _train(participant: Participant, new_photos: NewPhotos) -> None:
     if participant.waiting < participant.terms.batch and not participant.spent:
         photos = new_photos()
         if photos is not None:
-            participant.gather(*photos)
+            participant.gather(*photos, refuse=participant.sharing.noise is None)
     if participant.ready:
         with suppress(BudgetExceededError):  # the report tells
             participant.train()
@@ -344,10 +336,7 @@ M = TypeVar("M", Report, Request, Upload)
 
 @dataclass(frozen=True)
 class Taken:
-    """What a report led to: an upload that was added or refused (and why), and how the participant is.
-
-    `idle` tells that it had the newest parameters and nothing to send.
-    """
+    """What a report led to; `idle`: the participant had the newest parameters and nothing to send."""
 
     uploaded: bool
     refused: str
@@ -359,7 +348,6 @@ class SharingServer:
     """A parameter server and those of its participants that are elsewhere."""
 
     def __init__(self, server: ParameterServer, names: Collection[str]) -> None:
-        """Serve these names, participants of the server's run."""
         for name in names:
             if name not in server.terms.participants:
                 raise UnknownNameError("participant", name, server.terms.participants)
@@ -425,10 +413,7 @@ class SharingServer:
 
 @dataclass
 class Turn:
-    """What happened in one turn: whose uploads were added, why others' were not, who was late, whose budget is spent.
-
-    Without turns, each report that has news is one.
-    """
+    """What happened in one turn, or, without turns, by one report that has news."""
 
     uploaded: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -436,7 +421,6 @@ class Turn:
     spent: set[str] = field(default_factory=set)
 
     def note(self, name: str, outcome: Taken | str) -> None:
-        """Write down what came from a participant: a report, or a sentence that says why there is none."""
         sentence = outcome if isinstance(outcome, str) else outcome.refused
         if sentence:
             self.refused[name] = sentence
@@ -459,7 +443,7 @@ def play_synchronous(
     clock: Clock = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Play so many turns, in each of which all who are present get one exchange; fewer if all budgets are spent.
+    """Play that many turns, in each of which all who are present get one exchange; fewer if all budgets are spent.
 
     A turn lasts `deadline` seconds at most. It begins when at least `minimum` participants are present; if there are
     not so many within another `deadline`, `ServiceError` is raised, and the run can be gone on with later.
@@ -487,12 +471,12 @@ def play_asynchronous(
     clock: Clock = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Play until so many uploads were added, or nobody has photos and budget left.
+    """Play until that many uploads were added, or nobody has photos and budget left.
 
     `on_turn` is told of every upload, added or refused, of everyone whose budget is spent, and of every error that came
-    instead of a report. Whoever had nothing to send, or failed, is asked again after as many uploads of others as there
-    are participants. Whoever has not replied for `deadline` seconds is sent a new instruction. If nobody replies for
-    three times as long, `ServiceError` is raised.
+    instead of a report. Participants that had nothing to send, or failed, are asked again after as many uploads of
+    others as there are participants, and those silent for `deadline` seconds are sent a new instruction. If nobody
+    replies for three times as long, `ServiceError` is raised.
     """
     _check_bounds(uploads=uploads, deadline=deadline)
     exchanges, resting, added, last_heard = _Exchanges(server, transport, clock), dict[str, float](), 0, clock()
@@ -519,7 +503,6 @@ def play_asynchronous(
 
 
 def _rests_until(outcome: Taken | str, server: SharingServer) -> float:
-    """Return the server's version at which a participant is to be asked again."""
     if isinstance(outcome, Taken) and outcome.spent:
         return float("inf")
     return server.version + len(server.names) if isinstance(outcome, str) or outcome.idle else 0
@@ -608,11 +591,7 @@ def _check_bounds(*, deadline: float, **counts: int) -> None:
 
 
 def sharing_statement_of(terms: SelectiveTerms, uploads: int) -> PrivacyStatement:
-    """Return the statement of a run on these terms with so many uploads.
-
-    It is that of the most that participants may share, without noise. One that adds noise has a better one, which only
-    its own ledger can prove.
-    """
+    """Return the statement for the most that participants may share, without noise; only own ledgers prove better."""
     most = Sharing(terms.most_values / terms.dimension)
     said = sharing_statement(compose_sharing(most, dimension=terms.dimension, uploads=max(1, uploads), delta=0.0))
     operator = "what the server sees, and the addresses and times of all nodes"

@@ -5,10 +5,8 @@ any member, and is data and never code: numbers, names and settings that are che
 `cluster_task` make the server's side of it, `run_task` plays the rounds, `learn` is a member's part of one. All learn
 as the owners of `FederatedClassifier` and `FederatedKMeans` do in one process. Here nobody knows how many samples the
 others have: the penalty takes each owner to have as many as are public, unless `ridge` is given, and `most_samples`
-bounds what the clusters of all owners together hold.
-
-The state is on the server's disk after every round: the model, and what is known of each round. What members have not
-sent yet is on theirs.
+bounds what the clusters of all owners together hold. After every round, the server's disk has the model and what is
+known of each round; members' disks have what they have not sent yet.
 
 *Updates of any model* (`UpdateConfig`, for apps that bring a model of their own): a vector is w times the member's
 change of the model, for its weight w, and after that w itself, whether its examples were cut, how many values were
@@ -34,15 +32,16 @@ from numpy.typing import NDArray
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.wire import Limit, Message, decode, encode
 from blindsight.data.features import Standardiser
+from blindsight.data.study import speaking_of
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.federated.node import MemberHandler, config_digest
 from blindsight.federated.server import SumServer
 from blindsight.files import pack_arrays, read_arrays, unpack_arrays, write_arrays
-from blindsight.learn.classifier import FEEDBACK
 from blindsight.learn.clustering import ClusterLearner, ClusterTraining
+from blindsight.learn.estimators import FEEDBACK
 from blindsight.learn.linear import LARGEST_WEIGHT, LinearLearner, LinearTraining
 from blindsight.learn.model import Array, Attributes, Classes, Labels, check_signs
-from blindsight.learn.owners import LEAST_OWNERS, Load, check_pair, speaking_of
+from blindsight.learn.owners import LEAST_OWNERS, Load, check_pair
 from blindsight.learn.rounds import SLOT_BITS, Memory, Proposal, fraction_bits
 from blindsight.learn.sparsity import top_blocks
 from blindsight.sums import SCHEMES, SPARSE_SCHEMES, RoundResult, Terms
@@ -168,7 +167,6 @@ class SumOptions:
 
     @property
     def dropped(self) -> float:
-        """The share of the numbers that a member does not send."""
         return (0.9 if self.scheme in SPARSE_SCHEMES else 0.0) if self.sparsity is None else self.sparsity
 
     def block_size(self, slot_bits: int = SLOT_BITS) -> int:
@@ -337,10 +335,7 @@ def learn(handler: MemberHandler, parts: Sequence[bytes], load: Load) -> bytes:
 
 
 def _fitting(load: Load, task: Task) -> Load:
-    """Return a function that refuses what it loads if the task has other features.
-
-    It does so with a `MessageError`, which the server may read: it tells how many columns the data have and no more.
-    """
+    """Return a `load` that refuses features unlike the task's; the server may read that error: only column counts."""
     columns = len(task.standardiser.mean)
 
     def loaded() -> Any:
@@ -409,7 +404,6 @@ class UpdateConfig(Message, name="federated/update-config.3"):
     scheduled: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what leaves nothing to send."""
         if not 0 <= self.sparsity < 1:
             raise InputError(f"sparsity must be in [0, 1); got {self.sparsity}.")
         if self.block < 1 or self.most_examples < 0:
@@ -461,7 +455,6 @@ class UpdateConfig(Message, name="federated/update-config.3"):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "UpdateConfig":
-        """Read a config that somebody sent."""
         try:
             return decode(data, cls, max_bytes=1 << 14)
         except (ValueError, TypeError, AttributeError) as error:
@@ -513,10 +506,7 @@ def propose_update(
 
 @dataclass(frozen=True, eq=False)
 class MeanUpdate:
-    """The weighted means of what owners learned, and over all of them together: examples, what was cut and clipped.
-
-    `cut` owners have more examples than count in this run; `clipped` values were beyond the range of the fixed point.
-    """
+    """Weighted means over owners; `cut` owners have more examples than count, `clipped` values exceeded the range."""
 
     change: Floats
     examples: float

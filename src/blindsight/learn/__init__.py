@@ -4,14 +4,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from blindsight.learn.classifier import FederatedClassifier
+    from blindsight.data.study import Study
     from blindsight.learn.clustering import ClusterModel
     from blindsight.learn.comparison import compare
-    from blindsight.learn.kmeans import FederatedKMeans
-    from blindsight.learn.model import LinearModel
-    from blindsight.learn.pictures import PictureModel, load_model
+    from blindsight.learn.estimators import FederatedClassifier, FederatedKMeans
+    from blindsight.learn.model import LinearModel, PictureModel, load_model
     from blindsight.learn.rounds import RoundReport
-    from blindsight.learn.study import Study
     from blindsight.sums import open_session
 
 __all__ = [
@@ -29,14 +27,14 @@ __all__ = [
 
 _HOMES = {
     "ClusterModel": "blindsight.learn.clustering",
-    "FederatedClassifier": "blindsight.learn.classifier",
-    "FederatedKMeans": "blindsight.learn.kmeans",
+    "FederatedClassifier": "blindsight.learn.estimators",
+    "FederatedKMeans": "blindsight.learn.estimators",
     "LinearModel": "blindsight.learn.model",
-    "PictureModel": "blindsight.learn.pictures",
+    "PictureModel": "blindsight.learn.model",
     "RoundReport": "blindsight.learn.rounds",
-    "Study": "blindsight.learn.study",
+    "Study": "blindsight.data.study",
     "compare": "blindsight.learn.comparison",
-    "load_model": "blindsight.learn.pictures",
+    "load_model": "blindsight.learn.model",
     "open_session": "blindsight.sums",
 }
 

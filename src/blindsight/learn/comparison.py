@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from blindsight.data.features import Standardiser
+from blindsight.data.study import Study
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.learn import baselines
-from blindsight.learn.classifier import FederatedClassifier
+from blindsight.learn.estimators import FederatedClassifier
 from blindsight.learn.linear import LinearTraining
 from blindsight.learn.model import Attributes, Classes, Labels, LinearModel
 from blindsight.learn.rounds import usual_sparsity
-from blindsight.learn.study import Study
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.statement import PrivacyStatement

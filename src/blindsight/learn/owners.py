@@ -5,13 +5,13 @@ returns them and is called anew in each round, so that pictures can stay where t
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blindsight.data.study import speaking_of
 from blindsight.errors import DataError, InputError
 from blindsight.learn.model import Floats
 from blindsight.validation import check_features
@@ -50,17 +50,6 @@ def _loader(owner: Owner) -> Load:
             raise DataError(f"its data could not be loaded: {error}") from error
 
     return load
-
-
-@contextmanager
-def speaking_of(owner: str) -> Iterator[None]:
-    """Let a complaint say whose data it is about."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{owner}: {error}") from None
-    except DataError as error:
-        raise DataError(f"{owner}: {error}") from error
 
 
 def check_pair(data: Any, dimensions: int | None = None) -> tuple[Floats, NDArray[Any]]:

@@ -1,7 +1,7 @@
-"""How good is an answer: pure functions from arrays to numbers, the papers' definitions beside the standard ones.
+"""Metrics: pure functions from arrays to numbers, by the papers' definitions and the standard ones.
 
-Where a paper's definition flatters or hides something, its docstring says what, and the standard one stands next to it.
-Every function refuses empty, mismatched or not-a-number input with one sentence; none of them warns and carries on.
+Where a paper's definition flatters or hides something, its docstring says what. Every function refuses empty,
+mismatched or not-a-number input with one sentence; none of them warns and carries on.
 """
 
 from blindsight.metrics.classification import (

@@ -12,12 +12,11 @@ Doubly Permuted Homomorphic Encryption", ICCV 2017, section 3.
 | SensorSift section 6.2, PubLoss and PrivLoss | `pub_loss`, `priv_loss` of either accuracy |
 
 SensorSift describes Eq. 5 as weighing presence and absence equally, which the mean of the *recalls* does; its formula
-divides by tP + fP and tN + fN and so averages the *precisions*. The two disagree exactly where it matters, on rare
-attributes. Figures under the paper's name use the formula; decisions here rest on `balanced_accuracy`.
+divides by tP + fP and tN + fN and so averages the *precisions*. The two disagree on rare attributes. Figures under the
+paper's name use the formula; decisions here rest on `balanced_accuracy`.
 
-`comparisons` = m makes m intervals hold *together* with the stated confidence (Bonferroni: each takes 1/m of the
-error), as a verdict over several attackers must. Each end alone fails with at most half of that error: for a one-sided
-limit at 95% ask for `confidence=0.9` and read the end you need.
+`comparisons` = m makes m intervals hold *together*, as a verdict over several attackers must (Bonferroni: each takes
+1/m of the error). Each end alone fails with at most half of it: for a one-sided limit at 95% ask for `confidence=0.9`.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -28,9 +27,7 @@ from scipy.special import betaincinv, gammaln, ndtri
 
 from blindsight.errors import InputError
 
-Labels = NDArray[Any]
-"""One-dimensional labels: whole numbers, booleans or strings."""
-
+Labels = NDArray[Any]  # one-dimensional: whole numbers, booleans or strings
 _CELLS = 128  # of the grid over the nuisance parameter: more cells, a slightly shorter interval
 _HALVINGS = 18
 
@@ -57,10 +54,9 @@ def accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
 def balanced_accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     """Return the mean over the classes in `y_true` of the share of that class which was recognised (its recall).
 
-    For two classes (tP / (tP + fN) + tN / (tN + fP)) / 2. A guess that ignores the picture scores 1 / classes, whatever
-    the prevalences. For many classes this is DPHE's accuracy averaged over the categories. Hides how rare the classes
-    are, so also how many of the positives that are reported are false. With a single class in `y_true` a blind guess
-    would score 1: refused.
+    For two classes (tP / (tP + fN) + tN / (tN + fP)) / 2, for many DPHE's accuracy averaged over the categories. A
+    blind guess scores 1 / classes, whatever the prevalences. Hides how rare the classes are, so also how many reported
+    positives are false. A single class in `y_true` is refused: a blind guess would score 1.
 
     >>> balanced_accuracy([0, 0, 0, 1], [0, 0, 0, 0])
     0.5
@@ -76,8 +72,7 @@ def mean_precision(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     scores half the prevalence of its class and never looks informed. A `y_true` of one class is scored as it stands.
 
     Hides rare attributes, in both directions. One lucky positive at prevalence .2 scores .90 though balanced accuracy
-    stays near .50; an attacker who recognises 75% of either class at prevalence .05 scores .56 and would be called
-    harmless:
+    stays near .50; an attacker who recognises 75% of either class at prevalence .05 scores .56, as if harmless:
 
     >>> lucky = [1] + [0] * 99
     >>> round(mean_precision([1] * 20 + [0] * 80, lucky), 2)
@@ -119,9 +114,8 @@ def pub_loss(raw: float, sifted: float) -> float:
 def priv_loss(sifted: float, classes: int = 2) -> float:
     """Return PrivLoss: the accuracy of a private attribute from sifted data less blind guessing, 1 / classes.
 
-    The paper writes .5 because its attributes are binary, and takes `mean_precision`, for which .5 is *not* what a
-    blind guess scores; with `balanced_accuracy` it is. Hides every attacker that was not tried, and the error of the
-    estimate: see `balanced_accuracy_interval`.
+    The paper's attributes are binary, and it takes `mean_precision`, for which .5 is *not* what a blind guess scores;
+    with `balanced_accuracy` it is. Hides untried attackers, and the estimate's error (`balanced_accuracy_interval`).
 
     >>> round(priv_loss(0.575), 3)
     0.075
@@ -155,8 +149,8 @@ def accuracy_interval(
 ) -> Interval:
     """Return Wilson's score interval of the accuracy (Wilson, JASA 1927).
 
-    Close to the stated confidence on average, not guaranteed: for small samples and accuracies near 0 or 1 the true
-    coverage dips a few points below it. Use it to show spread, not to prove privacy.
+    Not guaranteed: for small samples and accuracies near 0 or 1 the coverage dips a few points below the confidence.
+    Use it to show spread, not to prove privacy.
 
     >>> low, high = accuracy_interval([1] * 10, [1] * 8 + [0] * 2)
     >>> round(low, 3), round(high, 3)
@@ -186,8 +180,8 @@ def balanced_accuracy_interval(
     *More classes*: Hoeffding's inequality for the weighted sum, half-width sqrt(ln(1/a) sum_c 1/n_c / 2) / classes;
     valid, simple, and long where the accuracy is near 1.
 
-    Tighter than the alternatives for two classes: with 1,450 pictures in each and an accuracy of .55 the half-width is
-    .019 (normal approximation, not guaranteed: .018; Hoeffding .025; Clopper-Pearson for each class .029).
+    For two classes of 1,450 pictures and an accuracy of .55 the half-width is .019 (normal approximation, not
+    guaranteed: .018; Hoeffding .025; Clopper-Pearson for each class .029).
 
     >>> low, high = balanced_accuracy_interval([1] * 50 + [0] * 50, [1] * 30 + [0] * 40 + [1] * 30)
     >>> round(low, 2), round(high, 2)
@@ -203,7 +197,6 @@ def balanced_accuracy_interval(
 
 
 def _recognised(y_true: ArrayLike, y_pred: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return how many rows of each class were recognised, and how many there are; one class alone is refused."""
     truth, guess = label_pair(y_true, y_pred)
     classes, index = np.unique(truth, return_inverse=True)
     if classes.size < 2:
@@ -266,7 +259,6 @@ def _binomial(n: int, rates: NDArray[np.float64], spare: float) -> tuple[NDArray
 
 
 def label_pair(y_true: ArrayLike, y_pred: ArrayLike) -> tuple[Labels, Labels]:
-    """Return both as label arrays of one length, or say what is wrong with them."""
     truth, guess = _labels(y_true, "y_true", 1), _labels(y_pred, "y_pred", 1)
     same_shape(truth, "y_true", guess, "y_pred")
     if (truth.dtype.kind == "U") != (guess.dtype.kind == "U"):
@@ -277,14 +269,12 @@ def label_pair(y_true: ArrayLike, y_pred: ArrayLike) -> tuple[Labels, Labels]:
 def binary_pair(
     y_true: ArrayLike, y_pred: ArrayLike, dimensions: int = 1
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return both as booleans of one shape; only 0 and 1 (or False and True) are accepted."""
     truth, guess = binary(y_true, "y_true", dimensions), binary(y_pred, "y_pred", dimensions)
     same_shape(truth, "y_true", guess, "y_pred")
     return truth, guess
 
 
 def binary(values: ArrayLike, name: str, dimensions: int) -> NDArray[np.bool_]:
-    """Return 0/1 labels as booleans; anything else is refused."""
     array = _labels(values, name, dimensions)
     strange = array if array.dtype.kind == "U" else array[(array != 0) & (array != 1)]
     if strange.size:

@@ -1,22 +1,21 @@
 """Metrics of rankings and retrieval: average precision with exact ties, lookup by radius, recall of neighbours.
 
 `average_precision` and its mean over labels are those of Yonetani et al., ICCV 2017 (Table 4; supplement, Table 1). All
-other functions take a *block of queries*: distances of shape (queries, items), whatever fits in memory. Those that
-return one value (or row) per query are averaged by the caller once all blocks are done; the mean of
-`query_average_precision` over the queries is the mAP of Wang, Lu & Zhang, "Searching Privately by Imperceptible Lying",
-ACM Multimedia 2020, section 3,
+other functions take a *block of queries*: distances of shape (queries, items), whatever fits in memory. One value (or
+row) per query is for the caller to average once all blocks are done; the mean of `query_average_precision` over the
+queries is the mAP of Wang, Lu & Zhang, "Searching Privately by Imperceptible Lying", ACM Multimedia 2020, section 3,
 
     mAP = 1/m sum_i 1/N_i+ sum_j precision(v_i, U, S, j) I(S_ij = 1),
 
 where N_i+ = `relevant[i].sum()`, S_ij = 1 means `relevant[i, j]`, and the paper's outer sum to n should run to m.
 
 Hamming distances of c bits take c + 1 values, so a ranking is mostly ties and the paper does not say who goes first.
-`ties="expected"` averages over all orders of tied items, exactly and without drawing any (McSherry & Najork,
-"Computing information retrieval performance measures efficiently in the presence of tied scores", ECIR 2008): at the
-k-th place of a run of n tied items, r of them relevant, that follows t items, R of them relevant, stands a relevant
-item with probability r/n, and then R + 1 + (k - 1)(r - 1)/(n - 1) relevant ones are expected up to it. The sum over k
-is closed through harmonic numbers. The other rules show how much the order of ties can be worth: "optimistic" puts the
-relevant first, "pessimistic" last, "stable" keeps the order of the database (which may be sorted by class!).
+`ties="expected"` averages over all orders of tied items, exactly and without drawing any (McSherry & Najork, "Computing
+information retrieval performance measures efficiently in the presence of tied scores", ECIR 2008): at the k-th place of
+a run of n tied items, r of them relevant, that follows t items, R of them relevant, stands a relevant item with
+probability r/n, and then R + 1 + (k - 1)(r - 1)/(n - 1) relevant ones are expected up to it. The sum over k is closed
+through harmonic numbers. The other rules show how much the order of ties can be worth: "optimistic" puts the relevant
+first, "pessimistic" last, "stable" keeps the order of the database (which may be sorted by class!).
 """
 
 from typing import Any, Literal
@@ -84,10 +83,9 @@ def query_average_precision(
 ) -> _Floats:
     """Return each query's average precision over its ranking by increasing distance, or over the first `top` places.
 
-    With `top` the sum stops there and is divided by min(N_i+, top), so that a perfect answer scores 1. (Dividing by the
-    relevant items among those found, as some code does, gives 1 to an answer that finds a single one at the first
-    place.) A query without anything relevant has no average precision: refused. Hides, over the full ranking, whether
-    the first page is any good. Accurate to 1e-8 for millions of items.
+    With `top` the sum stops there and is divided by min(N_i+, top), so that only a perfect answer scores 1. A query
+    with nothing relevant is refused. Hides, over the full ranking, whether the first page is good. Accurate to 1e-8 for
+    millions of items.
 
     >>> query_average_precision([[0, 1, 2]], [[1, 0, 1]]).round(4)
     array([0.8333])
@@ -105,8 +103,7 @@ def average_precision_of_counts(
 ) -> _Floats:
     """Return each query's average precision from what decides it: how many items stand at each distance.
 
-    `sizes[i, d]` items, `hits[i, d]` of them relevant, are at the d-th distance from query i. The order of the database
-    is not among the counts: `ties="stable"` is refused.
+    At the d-th distance from query i are `sizes[i, d]` items, `hits[i, d]` of them relevant. ties="stable" is refused.
 
     >>> average_precision_of_counts(np.array([[1, 0, 2]]), np.array([[1, 0, 1]])).round(4)  # (1 + (2/2 + 2/3) / 2) / 2
     array([0.9167])

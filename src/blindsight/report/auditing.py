@@ -1,8 +1,8 @@
-"""The report's chapter on an audit: what was claimed, proven and measured, and what pictures can be drawn from what."""
+"""The report's chapter on an audit: what was claimed, proven and measured."""
 
 from blindsight.audit.checks import Audit
 from blindsight.audit.finding import MEANINGS, Finding
-from blindsight.audit.inversion.pictures import picture_strip
+from blindsight.audit.inversion import picture_strip
 from blindsight.report.page import Block, Chapter, Picture, Table, Text
 
 _COLUMNS = ("claim", "who says so", "proven", "measured", "verdict")
@@ -11,7 +11,6 @@ _VERDICTS = " ".join(f"{verdict.capitalize()}: {meaning}." for verdict, meaning 
 
 
 def audit_chapter(audit: Audit) -> Chapter:
-    """Show an audit: the pictures first, then one table per check."""
     blocks: list[Block] = []
     if audit.pictures:
         blocks.append(_pictures(audit))
@@ -19,24 +18,25 @@ def audit_chapter(audit: Audit) -> Chapter:
         if evidence.findings:
             rows = tuple(_cells(row) for row in evidence.findings)
             blocks.append(Table(_COLUMNS, rows, caption="", title=f"{name[:1].upper()}{name[1:]}"))
-    blocks += [Text(note) for note in audit.notes]
+    blocks += [Text(note) for note in audit.remarks]
     blocks.append(Text(_VERDICTS))
     return Chapter(title="Attacked by ourselves", lead=_lead(audit), blocks=tuple(blocks))
 
 
 def _lead(audit: Audit) -> str:
-    told = len(audit.claims)
+    told = len(audit.claims) - audit.count("not run")
     what = "the papers' and ours" if audit.subject == "papers" else f"about {audit.subject}"
     withstood = audit.count("not refuted") + audit.count("at chance")
     return (
         f"{told} claims, {what}, were attacked for {audit.seconds:.0f} s. Refuted: {audit.count('refuted')}; "
-        f"withstood: {withstood}; undecided: {audit.count('undecided')}; attacks that work where nothing was promised: "
+        f"withstood: {withstood}; undecided: {audit.count('undecided')}; not run: {audit.count('not run')}; "
+        f"attacks that work where nothing was promised: "
         f"{audit.count('leaks')}; as the statement admits: {audit.count('as stated')}."
     )
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:
-    measured = f"{finding.measure}: {finding.measured.sure}. Attack: {finding.attack}"
+    measured = f"{finding.measure}: {finding.figure}. Attack: {finding.attack}" if finding.measured else finding.measure
     return (finding.claim, finding.source, finding.proven, measured, finding.verdict)
 
 

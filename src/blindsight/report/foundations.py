@@ -36,7 +36,6 @@ class Reading:
 
 
 def pictures_chapter(dataset: Dataset, shown: Sequence[str]) -> Chapter:
-    """Show the pictures, with and without some attributes, and how the attributes hang together."""
     assert dataset.images is not None
     assert dataset.persons is not None
     persons = len(np.unique(dataset.persons))
@@ -67,7 +66,6 @@ def pictures_chapter(dataset: Dataset, shown: Sequence[str]) -> Chapter:
 
 
 def features_chapter(readings: Sequence[Reading], *, dimensions: int, raw: int, energy: float, tested: int) -> Chapter:
-    """Show what a plain classifier reads from raw features, under the standard and the paper's measure."""
     rows = tuple(
         (
             words(r.attribute),
@@ -104,7 +102,6 @@ def features_chapter(readings: Sequence[Reading], *, dimensions: int, raw: int, 
 
 
 def census_chapter(result: Census, truth: Mapping[str, float], spent: Table) -> Chapter:
-    """Show a census of attributes that protects every person, beside the truth that only this demo may show."""
     worst = max(abs(result.share(name) - truth[name]) for name in truth)
     return Chapter(
         title="A census that protects people",

@@ -1,8 +1,4 @@
-"""The report's chapters on learning together: by encrypted rounds, and by sharing a little of what was learned.
-
-The first shows accuracy per round, what each scheme costs and who sees what; the second accuracy day by day, what it
-cost in bytes, and what is proven.
-"""
+"""The report's chapters on learning together: by encrypted rounds, and by sharing a little of what was learned."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from blindsight.data import contact_sheet
-from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.comparison import ComparisonRow, compare
+from blindsight.learn.estimators import FederatedClassifier
 from blindsight.learn.recording import RoleView
 from blindsight.learn.rounds import RoundReport
 from blindsight.report.page import (
@@ -74,7 +70,6 @@ class LearningResult:
 
 
 def learning_chapter(result: LearningResult) -> Chapter:
-    """Show a run: what it reached, what it cost, what every role held, and what is proven."""
     last = result.history[-1]
     assert last.score is not None
     blocks: list[Block] = [
@@ -102,7 +97,6 @@ def _encrypted(result: LearningResult) -> bool:
 
 
 def _secrecy(result: LearningResult) -> str:
-    """Return in one sentence what the run hides; the statement below it has the rest."""
     if not _encrypted(result):
         return "Nothing is hidden: the aggregator reads every update."
     return "Updates are added up unseen; only their sum is opened, and what the sum itself tells is not hidden."
@@ -168,7 +162,6 @@ def view_picture(view: NDArray[np.float64] | NDArray[np.uint8]) -> NDArray[np.ui
 
 
 def _costs_tables(rows: Sequence[ComparisonRow]) -> tuple[Table, Table]:
-    """Return what a round costs with every scheme, and what each means for the parties."""
     numbers = tuple(
         (
             row.scheme,
@@ -191,7 +184,6 @@ def _costs_tables(rows: Sequence[ComparisonRow]) -> tuple[Table, Table]:
 
 
 def sharing_chapter(result: SharingResult) -> Chapter:
-    """Show a study: the figure of the paper, accuracy against bytes and against epsilon, what composes to what."""
     ours = result.timeline.method(OURS)
     share = result.cost.sharing.share
     blocks: list[Block] = [
@@ -279,7 +271,6 @@ def _epsilon_plot(result: SharingResult) -> str:
 
 
 def _logarithmic(axes: Axes) -> None:
-    """Scale the x axis by its logarithm, with plain numbers on it and the legend beside."""
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -1,8 +1,7 @@
-"""A report page: chapters of text, tables, plots, pictures and privacy statements, as one self-contained HTML file.
+"""A report page: text, tables, plots, pictures and privacy statements as one HTML file without script or network.
 
-No script, no network, light and dark, laptop and phone. Plots are drawn by matplotlib and coloured by the page: ink,
-grid and series are drawn in marker colours that `to_svg` replaces by CSS variables. Text stays text: it can be
-searched, selected and read aloud.
+Plots are drawn by matplotlib in marker colours that `to_svg` replaces by CSS variables (light and dark); text stays
+text, which can be searched, selected and read aloud.
 """
 
 import re
@@ -31,7 +30,7 @@ from blindsight.statement import PrivacyStatement
 _MARKS = (
     dict.fromkeys(("not refuted", "at chance", "accept"), "good")
     | dict.fromkeys(("refuted", "leaks", "reject"), "bad")
-    | dict.fromkeys(("undecided", "as stated", "inconclusive"), "warn")
+    | dict.fromkeys(("undecided", "not run", "as stated", "inconclusive"), "warn")
 )
 _NO_NUMBER = ("-", "none", "infinite")
 _NUMBER = re.compile(r"[+\-−]?[\d.,]+(e[+-]?\d+)?( ?(%|s|ms|MB|kB|points|of \d+))?")
@@ -56,7 +55,6 @@ class Table:
     kind: str = "table"
 
     def is_numeric(self, column: int) -> bool:
-        """Tell whether the cells of a column are numbers (with or without a unit), so that it should be set right."""
         cells = [row[column] for row in self.rows]
         return any(_NUMBER.fullmatch(cell) for cell in cells) and all(
             _NUMBER.fullmatch(cell) or cell in _NO_NUMBER for cell in cells
@@ -64,7 +62,7 @@ class Table:
 
     @staticmethod
     def mark(cell: str) -> str:
-        """Return how a cell that is a verdict is coloured: good, bad, warn, or "" for any other cell."""
+        """The CSS class of a cell that is a verdict: good, bad, warn; "" for any other cell."""
         return _MARKS.get(cell, "")
 
 
@@ -88,7 +86,7 @@ class Picture:
     kind: str = "picture"
 
     def data_uri(self) -> str:
-        """Return the picture inside an address, so that the report stays one file: PNG, or JPEG where that is less."""
+        """PNG, or JPEG where that is smaller."""
         png, jpeg = BytesIO(), BytesIO()
         self.image.save(png, format="PNG")
         self.image.convert("RGB").save(jpeg, format="JPEG", quality=90, subsampling=0)
@@ -117,20 +115,23 @@ class Chapter:
 
     @property
     def several_statements(self) -> bool:
-        """Whether its statements are folded to their headlines, so that one can be found among them."""
+        """If so, the page folds them to their headlines."""
         return sum(isinstance(block, StatementBlock) for block in self.blocks) > 1
 
     @property
     def anchor(self) -> str:
-        """Return the chapter's address inside the page."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+def environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("blindsight.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
 
 
 def render_report(title: str, chapters: Sequence[Chapter], *, facts: Mapping[str, str]) -> str:
     """Return the report as one HTML page; `facts` (machine, versions, seed, ...) close it."""
-    pages = Environment(
-        loader=PackageLoader("blindsight.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
+    pages = environment()
     css = Markup(pages.get_template("report.css").render())  # noqa: S704 - our own file
     return pages.get_template("report.html").render(title=title, chapters=chapters, facts=facts, css=css)
 
@@ -147,7 +148,7 @@ def write_report(
 
 
 LEGEND: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "fontsize": 9}
-"""Where a legend stands that would hide something inside: beside the axes."""
+"""Outside the axes, for a legend that would hide something inside."""
 
 INK, GRID = "#010101", "#020202"
 SERIES = ("#030301", "#030302", "#030303", "#030304", "#030305", "#030306")
@@ -214,9 +215,8 @@ def heat_map(
     limit: float = np.inf,
     least: float = 0.0,
 ) -> None:
-    """Draw a number in every cell off the diagonal: blue, orange where it is negative, red above the limit.
-
-    A value of `strongest` has the full tint, at which its number can still be read; below `least` a cell stays empty.
+    """Draw a number in every cell off the diagonal: blue, orange if negative, red above the limit. A value of
+    `strongest` has the full tint; below `least` a cell stays empty.
     """
     axes.grid(visible=False)
     for (row, column), value in np.ndenumerate(values):

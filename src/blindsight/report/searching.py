@@ -31,7 +31,6 @@ _PAPER = "PHashing (ITQ)"
 
 
 def search_chapter(result: SearchResult) -> Chapter:
-    """Show what every method finds, at which real epsilon, and who sees what."""
     study = result.study
     blocks: list[Block] = [
         Text(
@@ -109,7 +108,6 @@ def _spoken(result: SearchResult, method: str) -> str:
 
 
 def _table(result: SearchResult) -> Table:
-    """Show every method in one row, with a column for each budget."""
     budgets = sorted({row.epsilon for row in result.rows if row.epsilon is not None})
     methods = list(dict.fromkeys(row.method for row in result.rows))
     rows = []
@@ -138,7 +136,6 @@ def _promise(rows: Sequence[ContestRow]) -> str:
 
 
 def _strips(result: SearchResult) -> Picture:
-    """Show some queries beside what some searches answer."""
     images, study = result.dataset.images, result.study
     assert images is not None
     blank, pictures, captions = np.full_like(images[:1], _PAPER_GREY), [], []
@@ -165,7 +162,6 @@ def _strips(result: SearchResult) -> Picture:
 
 
 def _curves(result: SearchResult) -> list[Plot]:
-    """Draw precision against recall by Hamming radius, for the methods that rank by codes."""
     chosen = [result.row("ITQ"), result.row("LSH"), result.row("central", result.epsilon)]
     chosen += [row for row in result.rows if row.method == _PAPER][:3]
     rows = [(row, row.ranking) for row in chosen if row is not None]

@@ -39,7 +39,6 @@ _HEAT = np.array([214, 72, 20])
 
 
 def sift_chapter(result: SiftResult) -> Chapter:
-    """Show a policy, the attackers before and after, what is paid for it, and what an app and a person get to see."""
     blocks: list[Block] = [_policy_table(result), _attackers(result), _sifts_table(result)]
     blocks += [Text(f"What a person reads ({one.name}): “{result.consent(one)}”") for one in result.sifted]
     if result.faces is not None:
@@ -55,7 +54,6 @@ def sift_chapter(result: SiftResult) -> Chapter:
 
 
 def matrix_chapter(matrix: PolicyMatrix, *, threshold: float) -> Chapter:
-    """Show every attribute against every other: which can be told without which."""
     return Chapter(
         title="What can be told without what",
         lead=f"{matrix.accepted} of {len(matrix.cells)} policies pass verification: an app gets one attribute, and "
@@ -219,7 +217,6 @@ def _regression(matrix: PolicyMatrix) -> str:
 
 
 def _attackers_plot(groups: Sequence[tuple[str, Sequence[Guess]]], threshold: float) -> str:
-    """Draw the balanced accuracy of every attacker with its interval, group by group, beside what is allowed."""
     rows = sum(len(guesses) + 1 for _, guesses in groups)
     with drawing(7.2, 0.3 * rows + 0.8) as (figure, axes):
         axes.grid(visible=False, axis="y")
@@ -248,7 +245,6 @@ def _attackers_plot(groups: Sequence[tuple[str, Sequence[Guess]]], threshold: fl
 
 
 def _trade_off_plot(trade_off: TradeOff, threshold: float) -> str:
-    """Draw what an app and what the best attacker reads against the numbers let out, a line per lambda."""
     with drawing(7.2, 3.4) as (figure, axes):
         axes.remove()
         told, hidden = figure.subplots(1, 2, sharex=True, sharey=True)
@@ -293,7 +289,6 @@ def _matrices_plot(matrix: PolicyMatrix, threshold: float) -> str:
 
 
 def _regions_sheet(regions: Mapping[str, PixelRegions], face: NDArray[np.uint8]) -> Image.Image:
-    """Show where attributes are seen: heat over a pale average face."""
     grey = face.astype(np.float64).mean(axis=2, keepdims=True)
     pale = 150 + 0.4 * np.repeat(grey, 3, axis=2)
     maps = [_heated(pale, region.energy) for region in regions.values()]
@@ -307,7 +302,6 @@ def _bar(axes: Axes, place: float, guess: Guess, colour: str) -> None:
 
 
 def _level(axes: Axes, height: float, name: str, colour: str, where: tuple[float, str]) -> None:
-    """Draw a line and its name, so far from the left edge and above or beside the line."""
     axes.axhline(height, color=colour, linewidth=1.2, linestyle="--")
     left, beside = where
     axes.annotate(name, (left, height), xycoords=("axes fraction", "data"), va=beside, fontsize=9, color=colour)

@@ -1,16 +1,15 @@
-"""From a collection of pictures to a gallery, and back to pictures: what `blindsight search` does with folders.
+"""Building, evaluating and erasing galleries of pictures in folders: what `blindsight search` does.
 
-Building again keeps what was learned and what was released: the codebook or hash function stays, pictures that were not
-edited keep their release, new ones are added, those that are gone are removed. Only `relearn` starts over; where that
-changes the codebook, every picture is released once more and the ledger counts it. What leads from the index back to
-pictures lies in the subfolder ``private/``.
+Building again keeps the codebook or hash function and the releases of pictures that were not edited, adds new pictures
+and removes those that are gone. Only `relearn` starts over; where that changes the codebook, every picture is released
+once more and the ledger counts it. What leads from the index back to pictures lies in the subfolder ``private/``.
 
 *What is published depends on private pictures through the mechanism alone.* Whatever a picture shows, the files outside
-``private/`` have the same bytes but for its release: copies of a picture count as pictures, an edit is released again
-whatever it changed, and the published epsilon counts edits (`releases`). `blindsight audit` compares the bytes.
+``private/`` have the same bytes but for its release: copies count as pictures, an edit is released again whatever it
+changed, and the published epsilon counts edits (`releases`). `blindsight audit` compares the bytes.
 
 *A crash redraws nothing.* A codebook is saved, in a gallery without pictures, before anything is released by it;
-releases are kept before they are indexed; the gallery is replaced as a whole. A build goes on where a killed one ended.
+releases are kept before they are indexed; the gallery is replaced as a whole. A build resumes where a killed one ended.
 """
 
 import json
@@ -74,9 +73,8 @@ class Wish:
     """How a gallery is to be made. `epsilon` is needed unless the mode is open; `budget` is the ledger's, if any.
 
     A codebook tells `kinds` of pictures apart (None: as many as public ones show), or, with `public_labels`, classes of
-    the public pictures; or it is the one that comes with the package. With `per_person` epsilon is that of a person
-    with at most so many pictures. With `numbers`, central and open galleries keep short embeddings too, of numbers of
-    so many bits, to be asked under encryption (`encrypted_query`).
+    the public pictures; or it is shipped. With `per_person` epsilon is for a person of at most that many pictures. With
+    `numbers`, central and open galleries also keep short embeddings of that many bits a number (`encrypted_query`).
     """
 
     mode: Mode
@@ -97,7 +95,6 @@ class Wish:
     numbers: int | None = None
 
     def check(self, has_public: bool) -> None:
-        """Refuse what cannot be done before a picture is read."""
         if self.mode == "open":
             if self.epsilon is not None:
                 raise InputError("an open index has no noise and no epsilon. Take --mode local or central.")
@@ -142,12 +139,10 @@ class Wish:
 
     @property
     def unit(self) -> Unit:
-        """Who is protected."""
         return "record" if self.per_person is None else "person"
 
 
-_Public = tuple[Floats, NDArray[np.int64] | None] | LocalHasher
-"""Public features with their classes, if these are used; or what was learned of them."""
+_Public = tuple[Floats, NDArray[np.int64] | None] | LocalHasher  # features, with classes if used; or a codebook
 
 
 def build_gallery(
@@ -160,10 +155,9 @@ def build_gallery(
     progress: Progress = silent,
     secret: ByteSource = system_bytes,
 ) -> Gallery:
-    """Index the pictures of a source in a folder, as wished, on top of what the folder holds already.
+    """Index the pictures of a source in a folder, on top of what the folder holds; builds in one folder take turns.
 
-    In local mode a codebook is learned from `public` pictures, unless it is given ready-made. Noise and numbers are
-    drawn from `secret`. Builds in one folder take turns.
+    In local mode a codebook is learned from `public`, unless it is ready-made. Noise and numbers come from `secret`.
     """
     folder = as_path(folder)
     wish.check(public is not None)
@@ -234,7 +228,6 @@ class _Build:
     notes: list[str]
 
     def local(self, public: _Public, gone: NDArray[np.int64], versions: NDArray[np.uint8]) -> Gallery:
-        """Release every picture once and index the releases."""
         assert self.wish.epsilon is not None
         if isinstance(public, LocalHasher):
             learned = public
@@ -384,10 +377,7 @@ def evaluate_gallery(
 def draw_answers(
     gallery: Gallery, folder: AnyPath, query: NDArray[np.uint8], found: Sequence[Found], sheet: AnyPath
 ) -> bool:
-    """Draw the query and its answers on a sheet that its owner alone can read, and note whom it shows, for `erase`.
-
-    False if the table or the pictures are not here, so that nothing was drawn.
-    """
+    """Draw query and hits on a sheet for the owner alone, noted for `erase`; False if table or picture is missing."""
     try:
         origin = read_origin(folder)
         names = origin.names_of(np.array([hit.number for hit in found], dtype=np.int64))
@@ -444,10 +434,9 @@ class Erased:
 
 
 def erase(folder: AnyPath, names: Sequence[str] = (), *, person: str | None = None) -> Erased:
-    """Take pictures out of an index for good: those of these names, or all of a person (a subfolder of that name).
+    """Remove pictures from an index for good: those of these names, or all of a person (a subfolder of that name).
 
-    They leave the index, the store of releases, the owner's table and the sheets of answers that show them. What others
-    already hold stays theirs.
+    They leave the index, the releases, the owner's table and the sheets that show them. What others hold stays theirs.
     """
     folder = as_path(folder)
     read_origin(folder)  # there must be one
@@ -487,7 +476,6 @@ def erase(folder: AnyPath, names: Sequence[str] = (), *, person: str | None = No
 
 
 def read_origin(folder: AnyPath) -> Origin:
-    """Return the owner's table of a gallery, or say that it is not here."""
     folder = as_path(folder)
     path = folder / PRIVATE / ORIGIN
     if not path.exists():
@@ -516,7 +504,6 @@ def _gallery_before(wish: Wish, folder: Path) -> Gallery | None:
 
 
 def _check_codebook(wish: Wish, has_public: bool) -> None:
-    """Refuse local mode without anything that tells what codes mean."""
     if wish.codebook == "shipped" and wish.features != SHIPPED_FEATURES:
         raise InputError(f"the shipped codebook is for --features {SHIPPED_FEATURES}; got {wish.features}.")
     learned = wish.codebook == "public" or wish.kinds is not None or wish.public_labels
@@ -549,7 +536,6 @@ def _check_persons(dataset: Dataset, wish: Wish) -> None:
 
 
 def _public_labels(dataset: Dataset, wish: Wish) -> NDArray[np.int64] | None:
-    """Return the classes of public pictures, if they are wanted."""
     if wish.public_labels and dataset.labels is None:
         raise DataError(f"{dataset.name} has no classes: lay its pictures in a folder per class, or say --kinds.")
     return dataset.labels if wish.public_labels else None
@@ -567,10 +553,7 @@ def _refuse_overlap(private: Floats, public: Floats) -> None:
 
 
 def _as_spent(statement: PrivacyStatement, ledger: Ledger, unit: Unit) -> PrivacyStatement:
-    """Return the statement with all that was ever released of these pictures, as the ledger has it.
-
-    What the ledger counts of equal pictures stays there: a published number must not depend on what pictures show.
-    """
+    """Return the statement with all that the ledger has, but for equal pictures: that would tell what pictures show."""
     losses = [one.loss for one in ledger.spends(_SCOPE, unit) if one.purpose != EQUAL_CONTENTS]
     spent = compose(losses, delta=statement.delta or 0.0).epsilon
     if statement.epsilon is None or not statement.epsilon < spent < math.inf:
@@ -602,7 +585,6 @@ def _class_names(dataset: Dataset, rows: NDArray[np.int64]) -> NDArray[np.str_]:
 
 
 def _read_some(origin: Origin, names: Sequence[str], side: int) -> list[NDArray[np.uint8]]:
-    """Read the named pictures, from their files where they have some."""
     if origin.source.name == "folder" and origin.source.path is not None:
         return [decode(Path(origin.source.path) / name, size=side) for name in names]
     dataset = origin.source.load()

@@ -1,8 +1,8 @@
-"""Central mode: the owner keeps pictures and codes, and publishes a hash function that tells next to nothing of either.
+"""Central mode: the owner keeps pictures and codes, and publishes a hash function learned with differential privacy.
 
 *The guarantee.* `function_` is (epsilon, delta)-differentially private per record: exchanging one row for any other
-changes what can be concluded from the function by no more than that (for a person with up to `per_person` rows: all
-of them exchanged at once). Codes are *not* noised and not released.
+changes what can be concluded from the function by no more than that (for a person with up to `per_person` rows: all of
+them exchanged at once). Codes are *not* noised and not released.
 
 *The releases*, each with Gaussian noise that an exact sampler draws, about n rows x of which n is public:
 
@@ -16,23 +16,20 @@ of them exchanged at once). Codes are *not* noised and not released.
    there are directions. Exchanging one row moves sum v sign(v R)' by at most 2 sqrt(bits). The nearest frame to it
    is the next R, as in iterative quantisation (see `ITQ`, where there are as many bits as directions).
 
-Unit rows in 2 make the noise small beside them: their covariance loses what tells how far a row lies from the mean, but
-signs do not see that either. With rows that are only clipped, mAP on Fashion-MNIST at epsilon 1 was 0.47 instead of
-0.50. Where too few directions rise above the noise, hyperplanes are random (as in `LSH`).
+Unit rows in 2 keep the noise small by comparison; what they lose, a row's distance from the mean, signs do not see
+either. With rows that are only clipped, mAP on Fashion-MNIST at epsilon 1 was 0.47 instead of 0.50. Where too few
+directions rise above the noise, hyperplanes are random (as in `LSH`).
 
 *Sums are exact.* y, v and clipped rows are cut off to multiples of 2^-16 (coarser for more than two million rows) so
-that all sums fit in 53 bits: what is released does not depend on the order of additions, and neither does its
-sensitivity. Cutting off never lengthens a row, and a squared norm that is a multiple of 2^-32 and not above 1 + 2^-33
-is not above 1.
+that all sums fit in 53 bits: neither a release nor its sensitivity depends on the order of additions. Cutting off never
+lengthens a row, and a squared norm that is a multiple of 2^-32 and not above 1 + 2^-33 is not above 1.
 
 *A public start.* All of that needs many rows: the noise is that of d^2 numbers. With `start`, a linear function learned
-from public features (ITQ, say), its directions stay and only the mean is learned, with the whole budget: d numbers. It
-replaces the public mean only where it tells another one: with m the noisy mean of private rows and p that of
-`start_rows`, the public ones, shortened alike, where |m - p|^2 is more than five standard deviations above what noise
-and sampling alone would make of it. So public rows that are like the private ones keep their mean, and the function is
-not below the public one; others get the private mean. The choice depends on m, which is released and charged, and on
-public numbers. Where rows are so few that noise would move m by more than a quarter of a row's length, nothing is
-released and `function_` is the start itself.
+from public features (ITQ, say), only the mean is learned, d numbers, with the whole budget. The noisy private mean m
+replaces p, that of the public `start_rows` shortened alike, where |m - p|^2 is more than five standard deviations above
+what noise and sampling alone would make of it. So public rows that are like the private ones keep their mean, and the
+function is not below the public one. The choice depends on m, which is released and charged, and on public numbers.
+Where noise would move m by more than a quarter of a row's length, nothing is released; `function_` is the start.
 
 *Accounting.* Gaussian releases of noise multipliers m_i are together as private as one of multiplier m with
 1/m^2 = sum 1/m_i^2 (Dong, Roth and Su 2022); m is the least for epsilon and delta (Balle and Wang 2018).
@@ -75,13 +72,11 @@ class Plan(NamedTuple):
 
     @property
     def releases(self) -> list[GaussianMechanism]:
-        """The mechanisms of all releases, one after the other."""
         once = [one for one in (self.mean, self.directions) if one is not None]
         return once + [self.rotation] * self.iterations if self.rotation is not None else once
 
     @property
     def losses(self) -> list[GaussianLoss]:
-        """What all releases cost."""
         return [one.loss for one in self.releases]
 
 
@@ -90,9 +85,9 @@ class CentralHasher(HashLearner):
     """A hash function learned with differential privacy; `transform` makes codes that must stay with the owner.
 
     Every further `fit` to the same rows spends the whole budget again. `function_` is a `LinearHash` that may be
-    published, `directions_` in how many directions its hyperplanes lie (0 where too few rose above the noise);
-    `released_` tells whether anything was learned from the rows (not if there are too few for a `start` to gain from),
-    `done_` what was done in words, `statement_` what is proven.
+    published, `directions_` in how many directions its hyperplanes lie (0: too few rose above the noise), `released_`
+    whether anything was learned from the rows (not if they are too few for a `start` to gain), `done_` what was done,
+    `statement_` what is proven.
     """
 
     epsilon: float
@@ -281,7 +276,7 @@ def _shortened(rows: Doubles, longest: float, count: int) -> Doubles:
 
 
 def _above_noise(noisy: Doubles, sigma: float, most: int) -> Doubles:
-    """Return the leading eigenvectors, at most so many, whose eigenvalues exceed those of noise."""
+    """Return the leading eigenvectors, at most `most`, whose eigenvalues exceed those of noise."""
     width = len(noisy)
     values, vectors = eigh(noisy, subset_by_index=(max(0, width - most), width - 1), check_finite=False)
     edge = math.sqrt(2 * width) * sigma

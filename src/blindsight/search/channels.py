@@ -1,16 +1,15 @@
-"""Which symbols and which mechanism find most at a given epsilon: decided from public numbers, before any release.
+"""Choice of symbols and mechanism that find most at a given epsilon, from public numbers, before any release.
 
 A record lies in one of a few *cells* of a public codebook. A *design* joins cells to k symbols and releases the symbol
-with noise, so that each cell leads to each *output* with a known probability. All records with the same output tie,
-and an output is ranked by what Bayes' rule expects of it,
+with noise, so that each cell leads to each *output* with a known probability. All records with the same output tie, and
+an output is ranked by what Bayes' rule expects of it,
 
     score(query, output) = sum over cells of P(cell | output) relevance(query, cell).
 
-With those numbers the average precision that a design will reach in a large collection like the public one is known
-without simulating it (`expected_precision`), and so is the best design: few symbols where epsilon is small, because a
-truthful answer is then rare, and more where it is large. Cells are joined two at a time, whichever pair costs least
-(Ward's procedure with average precision in place of variance), and the best of all stages is taken. Subset selection
-competes with k-ary response; as all of its sets are numbered, it too releases one output per record.
+So the average precision that a design will reach in a large collection like the public one is known without simulation
+(`expected_precision`): few symbols are best where epsilon is small, because a truthful answer is then rare. Cells are
+joined two at a time, whichever pair costs least (Ward's procedure with average precision in place of variance), and the
+best of all stages is taken. Subset selection competes with k-ary response: its sets are numbered, each one output.
 """
 
 from collections.abc import Iterator
@@ -29,11 +28,8 @@ from blindsight.search.symbols import KaryResponse, SubsetSelection
 Doubles = NDArray[np.float64]
 Mechanism = KaryResponse | SubsetSelection
 
-MOST_COMPARED = 48
-"""Of more cells than this, not every pair is tried: that takes their number to the fifth power."""
-
-MOST_OUTPUTS = 256
-"""Subset selection with more sets than this is not considered: every set is a posting list."""
+MOST_COMPARED = 48  # of more cells not every pair is tried: that takes their number to the fifth power
+MOST_OUTPUTS = 256  # subset selection with more sets is not considered: every set is a posting list
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +60,6 @@ class Design:
 
     @property
     def outputs(self) -> int:
-        """How many different releases there are."""
         return len(self.sets)
 
     def probabilities(self) -> Doubles:
@@ -79,7 +74,6 @@ class Design:
         return np.asarray(joint / joint.sum(axis=1, keepdims=True))
 
     def release(self, symbols: NDArray[np.int64], *, source: ByteSource = system_bytes) -> NDArray[np.int64]:
-        """Return one noisy output for each true symbol."""
         released = self.mechanism.release(symbols, source=source)
         if isinstance(self.mechanism, KaryResponse):
             return released.astype(np.int64)
@@ -112,11 +106,7 @@ def expected_precision(probabilities: Doubles, prior: Doubles, relevance: Double
 
 
 def merging_path(prior: Doubles, relevance: Doubles, epsilon: float, fewest: int = 2) -> Iterator[NDArray[np.int64]]:
-    """Yield symbols of the cells: first one for each, then with the best pair joined, until the fewest are left.
-
-    Of more than 48 cells not every pair is tried: those are joined whose relevance for all queries is most alike, which
-    is Ward's procedure itself.
-    """
+    """Yield symbols of the cells: one for each, then with the best pair joined (above `MOST_COMPARED`: most alike)."""
     symbols = np.arange(len(prior))
     yield symbols
     if len(prior) > MOST_COMPARED:
@@ -143,8 +133,7 @@ def best_design(
 ) -> Design:
     """Return the design that is expected to find most, among those with this number of symbols and this mechanism.
 
-    Average precision is nearly the same for a range of numbers of symbols, and more of them are better among the first
-    answers: of all designs that reach the share `nearly` of the best, the one with most symbols is taken.
+    Of designs that reach the share `nearly` of the best, that with most symbols wins: better among the first answers.
     """
     path = merging_path(prior, relevance, epsilon, fewest=symbols or 2)
     stages = (stage for stage in path if symbols in (None, int(stage.max()) + 1))
@@ -176,7 +165,6 @@ def _most_alike(prior: Doubles, relevance: Doubles, fewest: int) -> Iterator[tup
 
 
 def _joined(symbols: NDArray[np.int64], pair: tuple[int, int]) -> NDArray[np.int64]:
-    """Return symbols with the second of the pair renamed to the first, and no gap left."""
     first, second = pair
     renamed = np.where(symbols == second, first, symbols)
     return renamed - (renamed > second)

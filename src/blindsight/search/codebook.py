@@ -1,37 +1,34 @@
-"""A public codebook: what a picture means, and which of a number of cells of meaning it falls into.
+"""Public codebooks: maps from a picture's features to its meaning and to one of several cells of meaning.
 
-It is learned from public features alone and is itself public. Nothing in it depends on a private record, so which
-cell a record falls into is a function of that record and of public numbers. That function is *not* private: the cell
-stays with the record's owner, who releases it through a mechanism (`localmode`).
+A codebook is learned from public features alone and is itself public, so a record's cell is a function of that record
+and of public numbers. The cell is *not* private: it stays with the record's owner, who releases it through `localmode`.
 
 *Without labels* (`NeighbourCodebook`) a new picture gets the mean meaning of its public neighbours, the *landmarks*,
-counting (as in that graph) those of which it would be a mutual neighbour. Meanings are coordinates of a neighbourhood
-graph and cells are their k-means clusters, about three for each kind of picture that the graph shows.
+weighed as in the graph below: mutual neighbours most. Meanings are coordinates of that graph and cells are their
+k-means clusters, about three for each kind of picture that the graph shows.
 
 *With labels* cells are the classes, told by multinomial logistic regression (`ClassCodebook`) or by the neighbours'
 votes, whichever is right more often about public pictures that it has not seen.
 
 *Without pictures* (`HeadCodebook`, `shipped_codebook`) cells are ImageNet's 1,000 classes, joined to 200 by Ward's
-procedure on the weights that tell them apart in EfficientNet-lite0; a cell is told by the mean of its classes' weights,
-and two cells are as alike as the weights of their classes. The file is made by ``tools/codebook.py``.
+procedure on their weights in EfficientNet-lite0; a cell is told by the mean of its classes' weights, and two cells are
+as alike as the weights of their classes. The file is made by ``tools/codebook.py``.
 
 *Features* are compared by direction after a signed square root, which keeps a few large values from deciding, in at
 most 64 principal directions (256 by regression), so length and unit do not matter; the shipped head takes them raw.
 
-*The neighbourhood graph.* Nearest neighbours mostly show the same kind of thing, while large distances say little. So
-pictures are joined where each is among the other's nearest, and each gets the coordinates that a random walk on that
-graph changes slowest (Belkin and Niyogi, "Laplacian eigenmaps", Neural Computation 2003; rows of unit length after Ng,
-Jordan and Weiss, NIPS 2001; distances measured by the reach of both ends after Zelnik-Manor and Perona, NIPS 2004).
-Joining *mutual* neighbours is what matters: else a few hubs tie all regions together (Fashion-MNIST, ten clusters:
-normalised mutual information with the classes .71, else .65; k-means on pixels .60). One-sided neighbours keep a
-thousandth of the weight, so that no picture is left alone. Several numbers of neighbours and of coordinates are
-computed and joined: the inner product of two pictures is the mean of their cosines over all of them.
+*The neighbourhood graph.* Pictures are joined where each is among the other's nearest, and each gets the coordinates
+that a random walk on that graph changes slowest (Belkin and Niyogi, "Laplacian eigenmaps", Neural Computation 2003;
+rows of unit length after Ng, Jordan and Weiss, NIPS 2001; distances measured by the reach of both ends after
+Zelnik-Manor and Perona, NIPS 2004). Joining *mutual* neighbours matters: else a few hubs tie all regions together
+(Fashion-MNIST, ten clusters: normalised mutual information with the classes .71, else .65; k-means on pixels .60).
+One-sided neighbours keep a thousandth of the weight, so that no picture is left alone. Several numbers of neighbours
+and of coordinates are joined: the inner product of two pictures is the mean of their cosines over all of them.
 
-*How many kinds there are* (`count_kinds`) is read off such a graph too: as many as there are communities where its
-modularity is largest, found by joining small groups two at a time (Newman, "Fast algorithm for detecting community
-structure in networks", Physical Review E 2004). More neighbours make fewer and larger communities; taken are the fewest
-neighbours of which the average community has at most four times as many members. That counts kinds that pictures show,
-not names that people give them.
+*How many kinds there are* (`count_kinds`): as many as there are communities where such a graph's modularity is largest,
+found by joining small groups two at a time (Newman, "Fast algorithm for detecting community structure in networks",
+Physical Review E 2004). More neighbours make fewer and larger communities; taken are the fewest neighbours of which the
+average community has at most four times as many members. It counts kinds that pictures show, not names for them.
 """
 
 import warnings
@@ -62,13 +59,9 @@ from blindsight.validation import check_features
 Doubles = NDArray[np.float64]
 
 NEIGHBOURS = (15, 30, 60)
-"""How many neighbours the graphs have."""
 
-RESOLUTIONS = (0.7, 1.1, 1.5)
-"""How many coordinates are joined, as multiples of the number of kinds of pictures."""
-
+RESOLUTIONS = (0.7, 1.1, 1.5)  # how many coordinates are joined, as multiples of the number of kinds
 COUNTING_NEIGHBOURS = (12, 16, 24, 32, 48, 64, 96)
-"""How many neighbours the graphs may have in which kinds are counted."""
 
 BRIDGE = 1e-3  # the weight of one-sided neighbours
 _FAINTEST = 1e-8  # no neighbour weighs less, so that every picture has some weight
@@ -98,7 +91,6 @@ def closeness(squares: Floats, reach: Floats, reaches: Floats) -> Floats:
 
 
 def mutual_graph(squares: Floats, numbers: NDArray[np.int64]) -> csr_array:
-    """Return the symmetric graph that joins points which are among each other's neighbours."""
     n, k = numbers.shape
     weights = closeness(squares, squares[:, -1:], squares[:, -1][numbers]).astype(np.float64)
     sources = np.repeat(np.arange(n), k)
@@ -111,9 +103,8 @@ def mutual_graph(squares: Floats, numbers: NDArray[np.int64]) -> csr_array:
 def slow_coordinates(graph: csr_array, count: int, generator: np.random.Generator) -> Doubles:
     """Return the slowest coordinates of a random walk on the graph, slowest first, without the constant one.
 
-    They are the leading eigenvectors of D^-1 W, found as those of D^-1/2 W D^-1/2. A graph of several components has as
-    many eigenvectors that never change. Iterative solvers miss some of them; they are known, so they are written down
-    (the largest components first) and taken off before the others are sought.
+    They are the leading eigenvectors of D^-1 W, found as those of D^-1/2 W D^-1/2. Iterative solvers miss some
+    of those that tell components apart and never change: these are written down (largest first) and taken off before.
     """
     n, root = graph.shape[0], np.sqrt(np.asarray(graph.sum(axis=1)).ravel())
     scaled = csr_array(diags_array(1 / root) @ graph @ diags_array(1 / root))
@@ -183,10 +174,7 @@ def _communities(weights: Doubles) -> int:
 
 
 def meaning_of_neighbourhoods(points: Floats, kinds: int, generator: np.random.Generator) -> Floats:
-    """Return one unit vector per point; points of one kind lie close together, kinds nearly at right angles.
-
-    `kinds` says about how many kinds of pictures are to be told apart.
-    """
+    """Return one unit vector per point: close for one of about `kinds` kinds, nearly orthogonal between kinds."""
     n = len(points)
     most = min(max(NEIGHBOURS), n - 1)
     squares, numbers = nearest(points, points, most + 1)
@@ -207,9 +195,7 @@ def _few_axes(views: Iterable[Floats]) -> Floats:
 
 
 DIRECTIONS, CLASS_DIRECTIONS = 64, 256
-VOTERS = 30
-"""How many landmarks tell what a new picture means."""
-
+VOTERS = 30  # how many landmarks tell what a new picture means
 CELLS_PER_KIND = 3.2
 FEWEST_KINDS = 10  # fewer are told apart only where that was asked for: designs join cells, but cannot part them
 
@@ -258,7 +244,6 @@ class Codebook(ABC):
         return self._meanings(_project(check_features(X, self.dimension, least=0), self.mean, self.directions))
 
     def cells_of(self, X: Any) -> NDArray[np.int64]:
-        """Return the cell of every picture: the likeliest one."""
         return np.asarray(self.meanings_of(X).argmax(axis=1), dtype=np.int64)
 
     def relevance_of(self, X: Any) -> Doubles:
@@ -266,12 +251,10 @@ class Codebook(ABC):
         return _relevance(self.meanings_of(X), self.centres)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return everything it is made of."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> "Codebook":
-        """Return the codebook made of these arrays, checked anew."""
         kind: type[Codebook] = NeighbourCodebook
         if "bias" in arrays:
             kind = ClassCodebook if "weights" in arrays else HeadCodebook
@@ -294,7 +277,6 @@ class NeighbourCodebook(Codebook):
         return _votes(self.landmarks, self.reaches, self.meanings, points)
 
     def cells_of(self, X: Any) -> NDArray[np.int64]:
-        """Return the cell of every picture: that with the nearest centre."""
         similar = self.meanings_of(X) @ self.centres.T - 0.5 * (self.centres**2).sum(axis=1)
         return np.asarray(similar.argmax(axis=1), dtype=np.int64)
 
@@ -372,11 +354,7 @@ def learn_codebook(
 
 
 def learn_labelled_codebook(X: Floats, classes: Classes, generator: np.random.Generator) -> Codebook:
-    """Learn a codebook whose cells are the classes 0, 1, ... of public features.
-
-    Classes are told by a regression or by the votes of neighbours, whichever is right more often about public pictures
-    that it has not seen.
-    """
+    """Learn a codebook whose cells are the classes 0, 1, ... of public features."""
     mean, directions, points = _points(X, CLASS_DIRECTIONS)
     count, folds = int(classes.max()) + 1, generator.integers(_FOLDS, size=len(points))
     held = {strength: _cross_validated(points, classes, count, folds, strength) for strength in _STRENGTHS}
@@ -429,7 +407,6 @@ def _regression(points: Floats, classes: Classes, count: int, strength: float) -
 
 
 def _points(X: Floats, most: int) -> tuple[Floats, Floats, Floats]:
-    """Return mean, principal directions and the projected features."""
     rows = _compared(X)
     mean = rows.mean(axis=0)
     centred = rows - mean
@@ -470,7 +447,6 @@ def _relevance(meanings: Floats, centres: Floats) -> Doubles:
 
 
 def _cells(meanings: Floats, found: NDArray[np.integer[Any]]) -> tuple[Floats, Doubles, Doubles]:
-    """Return the centres of cells, their shares and how relevant they are for each other."""
     names, numbers = np.unique(found, return_inverse=True)
     if len(names) < 2:
         raise InputError("all public pictures have the same neighbourhood: there is only one cell. Give more of them.")

@@ -1,12 +1,10 @@
-"""Binary codes as packed bytes: one bit per hash function, eight to a byte; Hamming and asymmetric distances of them.
+"""Binary codes as packed bytes, one bit per hash function, and their Hamming and asymmetric distances.
 
-Bit j of a code stands in byte j // 8 at position j % 8 (little end first), as faiss counts. A code whose length is not
-a multiple of eight is padded with zeros, which no distance sees. A bit is 1 where a hash function's score is >= 0: the
-papers' +1; 0 is their -1.
+Bit j of a code stands in byte j // 8 at position j % 8 (little end first), as faiss counts; padding is zeros, which no
+distance sees. A bit is 1 where a hash function's score is >= 0: the papers' +1; 0 is their -1.
 
-Searches are exact, by faiss's kernels, over codes where they lie. Hits come by distance, then by position. A query that
-was not made binary ranks codes b in {-1, +1}^c by the inner product sum_j s_j b_j, which for signs is c - 2 times the
-Hamming distance: the same ranking.
+Searches are exact, by faiss's kernels, over codes where they lie. Hits come by distance, then by position. A
+real-valued query ranks codes b in {-1, +1}^c by sum_j s_j b_j: for signs, c - 2 times the Hamming distance.
 """
 
 import math
@@ -19,20 +17,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import InputError
 
-Codes = NDArray[np.uint8]
-"""Packed codes, (n, ceil(bits / 8))."""
-
+Codes = NDArray[np.uint8]  # packed, (n, ceil(bits / 8))
 _MOST_BYTES = 2**13 - 1  # so that every distance fits into 16 bits
 
 
 def code_bytes(bits: int) -> int:
-    """Return how many bytes a code of so many bits takes."""
     check_bits(bits)
     return -(-bits // 8)
 
 
 def check_bits(bits: int) -> None:
-    """Raise unless `bits` is a whole number that a code can have."""
     check_whole("bits, the length of a code,", bits, 1, 8 * _MOST_BYTES)
 
 
@@ -97,12 +91,10 @@ def hamming(queries: Codes, codes: Codes) -> NDArray[np.uint16]:
 
 
 def blocks(rows: int, size: int) -> Iterator[slice]:
-    """Yield slices that cover so many rows, `size` at a time."""
     return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
 
 def _words(codes: Codes) -> NDArray[np.uint64]:
-    """Return codes as rows of 64-bit words, padded with zeros."""
     packed: NDArray[Any] = np.asarray(codes)
     if packed.dtype != np.uint8 or packed.ndim != 2:
         raise InputError(f"codes must be packed: uint8 of shape (n, bytes); got {packed.dtype} {packed.shape}.")
@@ -114,8 +106,7 @@ def _words(codes: Codes) -> NDArray[np.uint64]:
     return padded.view(np.uint64)
 
 
-Found = tuple[NDArray[np.int32], NDArray[np.int64]]
-"""Distances and positions."""
+Found = tuple[NDArray[np.int32], NDArray[np.int64]]  # distances and positions
 
 
 def nearest(codes: Codes, queries: Codes, k: int) -> Found:

@@ -1,16 +1,15 @@
-"""All ways to search the same collection, side by side: how much they find, what they claim, and what is proven.
+"""Comparison of all ways to search one collection: how much they find, what they claim, and what is proven.
 
-`METHODS` are in four groups. *Nothing hidden*: features, codes by ITQ, LSH and SH, and codes of public classes by KSH
-and SDH, or by networks (DPSH, DSH, HashNet, ADSH), which take part if they are named. *The paper*: PHashing and PITQ
-as published, whose epsilon is far from that of a record. *A record is protected wherever its code goes* (local):
-flipped bits, the Hamming ball, and symbols of a codebook, all made by functions that were learned from public pictures
-(or shipped, if named: for embedding features).
-*The collection is protected, its codes stay at home* (central): only a differentially private hash function is shown,
-learned from the private pictures alone or from a public start.
+`METHODS` are in four groups. *Nothing hidden*: features, and codes by learners without or with public classes (networks
+only if named). *The paper*: PHashing and PITQ as published, whose epsilon is far from that of a record. *A record is
+protected wherever its code goes* (local): flipped bits, the Hamming ball, and symbols of a codebook, all made by
+functions learned from public pictures (or shipped, if named: for embedding features). *The collection is protected, its
+codes stay at home* (central): only a differentially private hash function is shown, learned from the private pictures,
+or from a public start.
 
-`SearchStudy` divides a collection into public pictures, private ones that are indexed, and queries. A query looks for
-pictures of its class or, in a collection without classes, of its person. No picture is in two parts, and nobody on a
-public picture is on a private one, unless persons are only another name for classes.
+`SearchStudy` divides a collection into public pictures, private ones that are indexed, and queries, which look for
+pictures of their class or, in a collection without classes, of their person. No picture is in two parts, and nobody on
+a public picture is on a private one, unless persons are only another name for classes.
 """
 
 import math
@@ -71,7 +70,6 @@ class SearchStudy:
         return float((self.queries.labels[:, None] == self.indexed.labels).mean())
 
     def first_queries(self, each: int = 1) -> list[int]:
-        """Return the places of the first `each` queries of every class, in the order of classes."""
         labels = self.queries.labels
         return [int(place) for label in np.unique(labels) for place in np.flatnonzero(labels == label)[:each]]
 
@@ -109,7 +107,7 @@ def sought(dataset: Dataset) -> Rows:
 
 
 def divide(dataset: Dataset, *, queries: int = 500, public: float = 0.5, random_state: int = 0) -> Division:
-    """Divide a collection: a share of it public, then so many queries, and the rest indexed for one owner."""
+    """Divide a collection: a share of it public, then `queries`, and the rest indexed for one owner."""
     persons = dataset.persons if dataset.labels is None else None
     return partition.divide(
         sought(dataset),
@@ -162,7 +160,6 @@ class ContestRow:
 
     @property
     def promise(self) -> str:
-        """What is proven of a record, in a word."""
         if self.epsilon is None:
             return "-"
         if self.proven == math.inf or self.statement is None:
@@ -188,14 +185,10 @@ class SearchResult:
     dataset: Dataset
     study: SearchStudy
     rows: Sequence[ContestRow]
-    features: str
-    """What a picture is to the searches, in words."""
-    epsilon: float
-    """The budget at which answers and statements are shown."""
-    shown: Sequence[int]
-    """Places of the queries that are shown, one of each of the first six classes."""
-    answers: Mapping[str, Rows]
-    """The places (queries shown, 5) among the indexed pictures that some searches answer with."""
+    features: str  # what a picture is to the searches, in words
+    epsilon: float  # the budget at which answers and statements are shown
+    shown: Sequence[int]  # places of the queries that are shown, one of each of the first six classes
+    answers: Mapping[str, Rows]  # places (queries shown, 5) among the indexed pictures, by search
 
     @classmethod
     def of(
@@ -210,7 +203,6 @@ class SearchResult:
         return replace(found, answers={title: row.searcher.nearest(queries, _STRIP) for title, row in asked.items()})
 
     def row(self, method: str, epsilon: float | None = None) -> ContestRow | None:
-        """Return one method's row, at one epsilon where it has several."""
         found = [row for row in self.rows if row.method == method and row.epsilon in (epsilon, None)]
         return found[0] if found else None
 
@@ -240,8 +232,7 @@ def contest(
 ) -> list[ContestRow]:
     """Search the study's collection by every method, or by those named, at every epsilon.
 
-    `delta` is that of the central mode; the other mechanisms need none. Codes have `bits` bits, at most as many as the
-    features have dimensions.
+    `delta` is that of the central mode; the other mechanisms need none. `bits` is cut to the features' dimensions.
     """
     for budget in epsilons:
         check_positive("epsilon", budget)
@@ -377,4 +368,3 @@ METHODS: dict[str, tuple[Group, Method]] = {
     "central": ("central", _central),
     "central, public start": ("central", partial(_central, started=True)),
 }
-"""Every method of the contest: its group, and how it searches."""

@@ -3,8 +3,7 @@
 On features (n, d) the network is a perceptron over standardised features and `function_` a `LayeredHash` of plain
 arrays, which needs no torch. With `network=` it is a copy of any torch module, on inputs of any shape (pictures, say),
 and `function_` a `NetworkHash`: save it with `save_function`, load it with `load_network_hash` and a module built like
-it. The caller's module is never changed, and torch's global generator is left as it was; the same `random_state` gives
-the same codes on the same machine.
+it. The caller's module and torch's global generator stay as they were; `random_state` repeats codes on one machine.
 
 * DPSH: Li, Wang and Kang, "Feature Learning based Deep Supervised Hashing with Pairwise Labels", IJCAI 2016.
 * DSH: Liu, Wang, Shan and Chen, "Deep Supervised Hashing for Fast Image Retrieval", CVPR 2016.
@@ -13,15 +12,15 @@ the same codes on the same machine.
 
 *The losses.* `outputs` (b, bits) carry gradients, `bank` (n, bits) are the outputs of the rows they are compared with,
 `similar` (b, n) is 1 for a pair of one class. DPSH, DSH and HashNet are means over pairs where the papers have sums, so
-that the weight of the second term does not hang on the size of a batch. ADSH learns the database's codes V (`codes_`)
-as bits, column by column in closed form, and the network for queries only: in every round some rows stand in for these.
-The paper wishes for inner products +c in a class and -c between classes; as more than two codes cannot all be opposite,
-the authors' programme, and this one, ask for -c r, r being the number of similar pairs for every dissimilar one.
+that the second term's weight does not depend on the size of a batch. ADSH learns the database's codes V (`codes_`) as
+bits, column by column in closed form, and the network for queries only: in every round some rows stand in for these.
+The paper wants inner products +c in a class and -c between classes; as more than two codes cannot all be opposite, the
+authors' program, and this one, ask for -c r, r being the number of similar pairs for every dissimilar one.
 
-*Training.* The papers descend by plain stochastic gradients; here Adam does, with a cosine schedule. DPSH and DSH
-compare a batch with the outputs of all rows, kept as they were when last computed; here with at most `_COMPARED` of
-them, drawn for every batch: an unbiased estimate in linear time. A linear head starts so that every output has mean 0
-and variance 1: near zero, where small random weights would start, the losses are flat.
+*Training.* Adam with a cosine schedule, where the papers have plain stochastic gradients. DPSH and DSH compare a batch
+with the outputs of all rows, as last computed; here with at most `_COMPARED` of them, drawn for every batch: an
+unbiased estimate in linear time. A linear head starts so that every output has mean 0 and variance 1: near zero, where
+small random weights would start, the losses are flat.
 """
 
 import math
@@ -54,14 +53,12 @@ def standardiser(X: Floats) -> tuple[Floats, Floats]:
 
 
 def perceptron(widths: Sequence[int], device: str = "cpu") -> Module:
-    """Return a torch module of linear layers between these widths, with ReLU between them."""
     nn = load_torch().nn
     layers = [part for size in pairwise(widths) for part in (nn.Linear(*size), nn.ReLU())]
     return nn.Sequential(*layers[:-1]).to(device)
 
 
 def frozen(layers: Module, mean: Floats, scale: Floats) -> LayeredHash:
-    """Return a trained perceptron as plain arrays."""
     linear = [layer for layer in layers if hasattr(layer, "weight")]
     weights = tuple(np.ascontiguousarray(layer.weight.detach().cpu().numpy().T) for layer in linear)
     biases = tuple(layer.bias.detach().cpu().numpy().copy() for layer in linear)
@@ -89,8 +86,8 @@ def dsh_loss(outputs: Tensor, bank: Tensor, similar: Tensor, alpha: float) -> Te
 def hashnet_loss(outputs: Tensor, others: Tensor, similar: Tensor, alpha: float, beta: float) -> Tensor:
     """Return the logistic loss of t = alpha tanh(beta u).tanh(beta v), similar and dissimilar pairs weighing the same.
 
-    A similar pair weighs S / S1 and a dissimilar one S / S0, where S1 + S0 = S pairs are there: with ten classes nine
-    pairs in ten are dissimilar and would drown the rest. `beta` grows during training until tanh is nearly the sign.
+    A similar pair weighs S / S1 and a dissimilar one S / S0, for S1 + S0 = S pairs: with ten classes nine pairs in ten
+    are dissimilar. `beta` grows during training until tanh is nearly the sign.
     """
     losses = _logistic(alpha * (beta * outputs).tanh() @ (beta * others).tanh().T, similar)
     pairs, alike = similar.numel(), similar.sum()
@@ -101,8 +98,7 @@ def hashnet_loss(outputs: Tensor, others: Tensor, similar: Tensor, alpha: float,
 def adsh_loss(outputs: Tensor, codes: Tensor, own: Tensor, targets: Tensor, gamma: float) -> Tensor:
     """Return || tanh(u) V^T - c T ||^2 + gamma || V_own - tanh(u) ||^2, sums over all entries.
 
-    `codes` V are -1 and +1 for all n rows of the database, `own` the codes of the rows that `outputs` belong to. Of the
-    `targets` T the paper says +1 for similar pairs and -1 for the others.
+    `codes` V (-1, +1) are the database's, `own` those of `outputs`. The paper's `targets` T: +1 similar, -1 other.
     """
     smooth = outputs.tanh()
     products = smooth @ codes.T - outputs.shape[1] * targets
@@ -130,9 +126,7 @@ def _logistic(scores: Tensor, similar: Tensor) -> Tensor:
     return (-scores.abs()).exp().log1p() + scores.clamp(min=0) - similar * scores
 
 
-Rows = NDArray[np.int64]
-"""Numbers of training rows."""
-
+Rows = NDArray[np.int64]  # numbers of training rows
 _COMPARED = 2048  # rows of the bank
 _ROWS = 256  # rows that go through the network at once where no gradient is needed
 _DECAY = 1e-4  # of the weights
@@ -183,12 +177,10 @@ class Training:
         return self._done / self.steps
 
     def batches(self, size: int, among: Rows | None = None) -> list[Rows]:
-        """Split all rows (or some) into batches of nearly equal size, in random order."""
         rows = self.generator.permutation(len(self.inputs) if among is None else among)
         return np.array_split(rows, math.ceil(len(rows) / size))
 
     def outputs(self, rows: Rows) -> Tensor:
-        """Return the module's outputs for some rows."""
         return self.module(to_batch(self.inputs[rows], self.device))
 
     def settled(self, rows: Rows) -> Tensor:
@@ -201,14 +193,10 @@ class Training:
         return outputs
 
     def all_settled(self) -> Tensor:
-        """Return the outputs for all rows: a first bank."""
         return self.settled(np.arange(len(self.inputs)))
 
     def against(self, bank: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the outputs of a batch, the bank's rows they are compared with, and which pairs are similar.
-
-        The bank takes in the new outputs before.
-        """
+        """Put a batch's outputs into the bank; return them, the rows to compare with, and which pairs are similar."""
         outputs = self.outputs(rows)
         bank[rows] = outputs.detach()
         if len(bank) <= _COMPARED:
@@ -217,11 +205,9 @@ class Training:
         return outputs, bank[drawn], self.similar(rows, drawn)
 
     def similar(self, rows: Rows, others: Any) -> Tensor:
-        """Return 1.0 for pairs of one class and 0.0 for the rest."""
         return (self.classes[rows][:, None] == self.classes[others]).float()
 
     def step(self, loss: Tensor) -> None:
-        """Go one step down the gradient of the loss."""
         if not math.isfinite(loss.item()):
             raise InputError(f"the training diverged. Use a learning_rate below {self.learning_rate}.")
         for group in self._optimiser.param_groups:
@@ -237,8 +223,7 @@ class DeepHashLearner(HashLearner):
     """The base of the deep learners; a subclass says how its network is trained.
 
     `hidden` are the widths of the perceptron's hidden layers. `alpha` is the constant of the loss; None stands for the
-    published one. Any number of bits can be learned, whatever the dimension and the number of rows. `progress` is
-    called after every epoch.
+    published one. Any number of bits can be learned. `progress` is called after every epoch.
     """
 
     supervised = True
@@ -261,7 +246,6 @@ class DeepHashLearner(HashLearner):
             training.step(self._loss(*training.against(bank, rows)))
 
     def _loss(self, outputs: Tensor, bank: Tensor, similar: Tensor) -> Tensor:
-        """Return the loss of a batch against the bank."""
         raise NotImplementedError
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -296,7 +280,6 @@ class DeepHashLearner(HashLearner):
             return frozen(layers, mean, scale)
 
     def _batches(self, training: Training) -> Iterator[Rows]:
-        """Yield all rows in batches, once for every epoch."""
         training.steps = self.epochs * math.ceil(len(training.inputs) / self.batch)
         for epoch in range(self.epochs):
             yield from training.batches(self.batch)
@@ -306,7 +289,7 @@ class DeepHashLearner(HashLearner):
 class DPSH(DeepHashLearner):
     """Deep pairwise-supervised hashing: the likelihood of the pairs; `alpha` (0.1) draws outputs to -1 and +1.
 
-    The likelihood counts as settled what differs by a few bits, however long the codes: they gain little from length.
+    A few bits of difference settle a pair, however long the codes: they gain little from length.
     """
 
     def _loss(self, outputs: Tensor, bank: Tensor, similar: Tensor) -> Tensor:
@@ -326,8 +309,7 @@ class DSH(DeepHashLearner):
 class HashNet(DeepHashLearner):
     """HashNet: weighted likelihood of the pairs within a batch, on tanh(beta u) with beta growing from 1 to 7.
 
-    So training begins smooth and ends nearly on codes, without a second term; beta^2 grows evenly, as in the authors'
-    schedule. `alpha` (10 / bits) scales the inner products.
+    No second term is needed; beta^2 grows evenly, as the authors have it. `alpha` (10 / bits) scales inner products.
     """
 
     def _train(self, training: Training) -> None:
@@ -345,8 +327,7 @@ _PASSES = 3  # over the drawn rows in one round, the paper's T_in
 class ADSH(DeepHashLearner):
     """Asymmetric deep supervised hashing: in each of `epochs` rounds `drawn` rows teach the network three times over.
 
-    `alpha` (200), the paper's gamma, holds the network's outputs and the database's codes together. `codes_` are the
-    codes learned for the rows given to `fit`, packed.
+    `alpha` (200), the paper's gamma, holds outputs and database codes together; `codes_` are those of the fitted rows.
     """
 
     drawn: int = 1000
@@ -374,7 +355,6 @@ class ADSH(DeepHashLearner):
 
 
 def _improved(codes: Tensor, training: Training, drawn: Rows, against: float, gamma: float) -> Tensor:
-    """Return the database's codes after one sweep against the network's present outputs for the drawn rows."""
     smooth = training.settled(drawn).tanh()
     classes = training.classes
     sums = smooth.new_zeros(int(classes.max()) + 1, smooth.shape[1]).index_add(0, classes[drawn], smooth)

@@ -1,4 +1,4 @@
-"""Encrypted queries: how near all records are to a query that whoever runs the search cannot read (BFV).
+"""Encrypted queries (BFV): how near all records are to a query that the party running the search cannot read.
 
 *Codes.* The query's bit j is the encrypted constant w_j = 1 - 2 q_j; the bits j of 4,095 records are the coefficients
 of one plaintext polynomial p_j, encoded once. The answer sum_j w_j p_j + |q| holds a distance in every coefficient.
@@ -11,9 +11,9 @@ so |x| <= sqrt(d) (a / 3 + 1/2) and no two have a product beyond b = d (a / 3 + 
 *What the search learns of the query*: nothing but that it came, under ring-LWE (degree n = 4096, modulus q of 60 bits:
 more than the 128 bits of security of the homomorphic encryption standard, which allows 109).
 
-*What the asker learns of the records*: the distances; and d well-chosen queries give the codes, as distances do. Less
-than that is in ciphertexts unless they are made so: without a mask a "query" with c1 = 2^j reads 60 bits of every code
-at once, and the noise of an honest one tells which codes made it. So an answer gets a mask and a flood of noise:
+*What the asker learns of the records*: the distances; and d well-chosen queries give the codes, as distances do. Bare
+ciphertexts would tell more: without a mask a "query" with c1 = 2^j reads 60 bits of every code at once, and the noise
+of an honest one tells which codes made it. So an answer gets a mask and a flood of noise:
 
     answer = sum_j w_j p_j + sum_{k < 12} u_k z_k + (r, 0)
 
@@ -72,9 +72,7 @@ from blindsight.search.rows import check_k
 from blindsight.statement import PrivacyStatement
 from blindsight.validation import check_features
 
-MOST_BITS = 1024
-"""The longest code that is asked for under encryption."""
-
+MOST_BITS = 1024  # the longest code that is asked for under encryption
 _DEGREE, _MODULUS, _MODULUS_BITS = 4096, 1152921504606830593, 60
 _RECORDS = _DEGREE - 1  # of a plaintext; its last coefficient is 1, for SEAL refuses to multiply by nothing
 _ZEROS, _MASK = 12, 2**16 + 1
@@ -100,7 +98,7 @@ class _AnswerMessage(Message, name="search/encrypted-answer.2"):
 
 
 def told_bits(bits: int, most: int = 0) -> float:
-    """Return the most that one query can tell of a code (or embedding of so many numbers), in bits: log2(q / W).
+    """Return the most that one query can tell of a code (or embedding of `bits` numbers), in bits: log2(q / W).
 
     >>> round(told_bits(128), 2), round(told_bits(64, most=7), 2)
     (7.01, 10.0)
@@ -109,12 +107,12 @@ def told_bits(bits: int, most: int = 0) -> float:
 
 
 def held_bits(bits: int, most: int = 0) -> float:
-    """Return how many bits a code has, or an embedding of so many numbers in [-most, most]."""
+    """Return how many bits a code has, or an embedding of `bits` numbers in [-most, most]."""
     return bits * math.log2(2 * most + 1) if most else float(bits)
 
 
 def most_of(number_bits: int) -> int:
-    """Return the largest of numbers of so many bits, which lie in [-most, most]."""
+    """Return the largest number of this many bits, `most`: numbers lie in [-most, most]."""
     return (1 << check_whole("the bits of a number", number_bits, 2, 6) - 1) - 1
 
 
@@ -205,17 +203,12 @@ class EncryptedQuery(Secret):
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """A query that was read and checked."""
-
     zeros: list[Any]
     weights: list[Any]
 
 
 class EncryptedScan:
-    """Codes of so many bits, or embeddings of so many numbers in [-most, most], that answer encrypted queries.
-
-    Each takes about 8 bytes of memory a bit (or number), encoded once.
-    """
+    """Codes, or embeddings in [-most, most], that answer encrypted queries: about 8 bytes of memory a bit or number."""
 
     def __init__(self, records: ArrayLike, bits: int, *, most: int = 0) -> None:
         if not 1 <= bits <= MOST_BITS:
@@ -381,12 +374,10 @@ class _Scheme:
     # compressed: a few bytes cannot become gigabytes.
 
     def saved(self, ciphertexts: Iterable[Any]) -> tuple[bytes, ...]:
-        """Return ciphertexts as bytes."""
         with _scratch() as path:
             return tuple([_saved(one, path) for one in ciphertexts])
 
     def loaded(self, parts: Iterable[bytes], *, seeded: bool) -> Iterator[Any]:
-        """Yield the ciphertexts in what somebody sent."""
         sample, numbers = self._forms[seeded]
         tail = slice(numbers.stop, -_SEED if seeded else None)
         with _scratch() as path:
@@ -432,7 +423,7 @@ class QueryBudget:
         self._folder = as_path(folder) / PRIVATE
 
     def allow(self, queries: int) -> None:
-        """Answer so many in all, those included that were answered already."""
+        """Answer `queries` in all, including those answered already."""
         check_whole("queries, a budget,", queries, 0)
         with storage_errors("write into", self._folder):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -446,7 +437,6 @@ class QueryBudget:
 
     @property
     def left(self) -> int:
-        """How many more are answered."""
         most, asked = self._read()
         return max(0, most - asked)
 
@@ -478,11 +468,12 @@ class QueryBudget:
 
 
 def statement(bits: int, queries: int, most: int = 0) -> PrivacyStatement:
-    """Say what is proven of encrypted queries to codes (or numbers up to `most`), of which so many are answered."""
+    """Say what is proven of encrypted queries to codes (or numbers up to `most`), of which `queries` are answered."""
     told, held = told_bits(bits, most), held_bits(bits, most)
     enough, near = math.ceil(held / told), "inner product" if most else "distance"
     return PrivacyStatement(
         guarantee="cryptographic",
+        summary="whoever runs the search learns neither query nor answer (BFV)",
         mechanism=f"queries under BFV (degree {_DEGREE}, modulus of {_MODULUS_BITS} bits), answers masked and flooded",
         unit=None,
         epsilon=None,
@@ -525,10 +516,7 @@ class QuerySetup:
         return EncryptedQuery.of_code(self.hasher(rows), self.hasher.bits)
 
     def nearest(self, query: EncryptedQuery, answer: bytes, k: int) -> list[Found]:
-        """Return the k nearest pictures by number, nearest first; the older of equally near ones first.
-
-        How near is told by the Hamming distance, or by the inner product of embeddings.
-        """
+        """Return the k nearest pictures by number, nearest first, then oldest; by Hamming distance or inner product."""
         values = query.products(answer) if self.most else query.distances(answer)
         distances = -values if self.most else values
         if len(distances) != len(self.numbers):
@@ -540,7 +528,6 @@ class QuerySetup:
         return [Found(int(self.numbers[place]), float(values[place])) for place in best]
 
     def to_bytes(self) -> bytes:
-        """Return the set-up as a file."""
         document = {
             "features": self.features,
             "side": self.side,

@@ -1,15 +1,14 @@
-"""How well codes and rankings find what is relevant, for more queries and items than their distances fit in memory.
+"""Evaluation of codes and rankings, for more queries and items than their distances fit in memory.
 
-Guarantees: what `metrics` says of the whole matrix of distances, exactly; memory is that of a million distances, or of
-one query's if it has more, however many queries there are. Of codes, only the *counts* of items and of relevant items
-at each Hamming distance are kept: they decide average precision with ties averaged over all orders, and precision and
-recall within every radius (`metrics.retrieval` has the definitions, and why ties need a rule).
+Results are exactly those of `metrics` on the whole matrix of distances; memory is that of a million distances, or of
+one query's if it has more. Of codes, only the *counts* of items and of relevant items at each Hamming distance are
+kept: they decide average precision with ties averaged over all orders, and precision and recall within every radius
+(`metrics.retrieval` has the definitions, and why ties need a rule).
 
 Two rows are relevant to each other if they are of one class, or, with labels (n, a) of 0 and 1, share a label.
 
-A `Searcher` ranks a collection for a query by what it would hold and nothing else: features where nothing is hidden,
-codes, or what a local mechanism released. Equal distances are ties: `nearest` breaks them by position, `evaluate`
-averages over all orders.
+A `Searcher` ranks a collection by only what it would hold: features where nothing is hidden, codes, or what a local
+mechanism released. Equal distances are ties: `nearest` breaks them by position, `evaluate` averages over all orders.
 """
 
 from abc import ABC, abstractmethod
@@ -170,7 +169,6 @@ def _first_ten_of(distances: NDArray[Any], relevant: NDArray[np.bool_]) -> _Floa
 
 
 def _block(items: int) -> int:
-    """Return how many queries make about a million distances."""
     return max(1, _PAIRS // items)
 
 
@@ -186,7 +184,6 @@ def _counts(queries: Codes, codes: Codes, wanted: _Labels, offered: _Labels, bit
 
 
 def _relevant(wanted: _Labels, offered: _Labels) -> NDArray[np.bool_]:
-    """Return which items (columns) are of a query's (row's) class, or share a label with it."""
     if wanted.ndim == 1:
         return np.asarray(wanted[:, None] == offered)
     return np.asarray(wanted @ offered.T > 0)
@@ -216,7 +213,6 @@ def _check_labels(query_labels: ArrayLike, labels: ArrayLike) -> tuple[_Labels, 
 
 
 def _class_numbers(wanted: _Labels, offered: _Labels) -> tuple[_Labels, _Labels]:
-    """Return numbers in place of the classes' names, the same for the same name."""
     names = {labels.dtype.kind == "U" for labels in (wanted, offered)}
     if len(names) > 1 or any(labels.dtype.kind not in "biuU" for labels in (wanted, offered)):
         raise InputError(
@@ -277,7 +273,6 @@ class CodeSearcher(Searcher):
     def evaluate(
         self, queries: ArrayLike, query_labels: ArrayLike, labels: ArrayLike, *, progress: Progress = silent
     ) -> Ranking:
-        """Say how well the codes find items with the query's label, with precision and recall by radius."""
         return evaluate_codes(
             self.function(queries), self.codes, query_labels, labels, bits=self.function.bits, progress=progress
         )

@@ -1,16 +1,16 @@
 """Noise on binary codes, with the exact loss of each: Random Flipping of every bit, and the Hamming ball.
 
-*Random Flipping.* `flip` turns each bit around independently, with a probability of exactly `grid_beta(beta)`. A bit
-then loses `bit_loss`, |ln((1 - beta) / beta)|, and no less. A record has many bits, and the code that is easiest to
-tell from its own is the complement: a record that is replaced by another loses `record_loss`, bits times as much
+*Random Flipping.* `flip` flips each bit independently, with a probability of exactly `grid_beta(beta)`. A bit then
+loses `bit_loss`, |ln((1 - beta) / beta)|, and no less. A record has many bits, and the code that is easiest to tell
+from its own is the complement: a record that is replaced by another loses `record_loss`, bits times as much
 (delta = 0), or `record_delta` at a smaller epsilon. The hash function must not depend on the record.
 
 *The paper.* Wang, Lu and Zhang, "Searching privately by imperceptible lying", MM 2020: Algorithm 1 with U, U', beta, n
-and c as `codes`, the result, `beta`, the number of codes and `bits`. Theorem 4 claims epsilon-privacy of beta =
-e^-epsilon (`paper_beta`) whatever the size of U. That is wrong twice. The epsilon is that of a single bit: at
-epsilon = 1 a record of 48 bits loses 26. And even a bit loses more than epsilon if epsilon is below
-`SMALLEST_PAPER_EPSILON`: under ln 2 most bits are turned around, so that a smaller epsilon hides less. Lemma 5 states
-as an equality what is an upper bound (Jensen's inequality). Lemma 7 holds, and `expected_flips` is far tighter.
+and c as `codes`, the result, `beta`, the number of codes and `bits`. Theorem 4 claims epsilon-privacy of
+beta = e^-epsilon (`paper_beta`) whatever the size of U. That is wrong twice. The epsilon is that of a single bit: at
+epsilon = 1 a record of 48 bits loses 26. And even a bit loses more than epsilon below `SMALLEST_PAPER_EPSILON`: under
+ln 2 most bits are flipped, so that a smaller epsilon hides less. Lemma 5 states as an equality what is an upper bound
+(Jensen's inequality). Lemma 7 holds, and `expected_flips` is far tighter.
 
 *Instead* `response_beta` is randomised response (Warner 1965), which loses epsilon per bit, and `record_beta` and
 `record_beta_approximate` spend an epsilon on a whole record.
@@ -19,11 +19,10 @@ as an equality what is an upper bound (Jensen's inequality). Lemma 7 holds, and 
 which never gives away more. The same goes for `grid_beta`: multiples of 2^-64, so only a beta below 2^-11 changes.
 
 *The Hamming ball.* A code within Hamming distance `radius` of the true one is released e^epsilon times as likely as a
-code outside, and all codes within are as likely as each other, as are all outside. All balls have the same size, so no
-release is more than e^epsilon times as likely from one code as from any other: a record that is replaced by another
-loses `loss` = epsilon (delta = 0), *whatever the length of the code*, where flipping each bit pays for every one. The
-bound is tight at every radius below the length: releasing the true code itself, against its complement. The hash
-function must not depend on the record.
+code outside; codes within are equally likely, and so are those outside. All balls have the same size, so no release is
+more than e^epsilon times as likely from one code as from any other: a record that is replaced by another loses
+`loss` = epsilon (delta = 0), *whatever the length of the code*. The bound is tight at every radius below the length:
+releasing the true code itself, against its complement. The hash function must not depend on the record.
 
 It is the exponential mechanism (McSherry and Talwar 2007) with the utility "is within the radius", and a staircase
 mechanism in the sense of Kairouz, Oh and Viswanath ("Extremal mechanisms for local differential privacy", JMLR 2016).
@@ -49,9 +48,7 @@ from blindsight.errors import InputError
 from blindsight.rng import ByteSource, random_below, random_words, system_bytes
 from blindsight.search.codes import Codes, blocks, check_bits, check_codes, pack
 
-SMALLEST_PAPER_EPSILON = math.log((1 + math.sqrt(5)) / 2)
-"""ln of the golden ratio: with less even the per-bit claim of Theorem 4 is false."""
-
+SMALLEST_PAPER_EPSILON = math.log((1 + math.sqrt(5)) / 2)  # below, Theorem 4 is false even per bit
 _BLOCK = 2**15  # words of 64 coins tossed at a time: they stay in the cache
 _LARGEST_EPSILON = 700.0  # e^-700 is nearly the smallest number that a float holds in full
 
@@ -68,7 +65,7 @@ def odds(epsilon: float | Fraction) -> Fraction:
 
 
 def binomials(bits: int) -> list[int]:
-    """Return how many codes there are at each distance from one of so many bits.
+    """Return how many codes of `bits` bits there are at each distance from one of them.
 
     >>> binomials(4)
     [1, 4, 6, 4, 1]
@@ -94,7 +91,7 @@ def response_beta(epsilon: float | Fraction) -> float:
 
 
 def record_beta(epsilon: float, bits: int) -> float:
-    """Return the least flip probability with which a whole record of so many bits loses epsilon (delta = 0).
+    """Return the least flip probability with which a whole record of `bits` bits loses epsilon (delta = 0).
 
     >>> round(record_beta(4.0, bits=48), 3)
     0.479
@@ -144,11 +141,10 @@ def record_loss(beta: float, bits: int) -> float:
 def record_delta(beta: float, bits: int, epsilon: float) -> float:
     """Return the smallest delta with which releasing a record is (epsilon, delta)-private.
 
-    It is right to 12 digits for some epsilon that agrees with the one given to 15.
-
-    Of two complementary codes a release agrees with the true one in k bits with binomial probability, and its loss is
-    (2k - bits) `bit_loss`; delta is the mean of 1 - e^(epsilon - loss) where that is positive. Codes that differ in
-    fewer bits are no easier to tell apart: they arise from complementary ones by making other bits the same.
+    It is right to 12 digits for some epsilon that agrees with the one given to 15. Of two complementary codes a release
+    agrees with the true one in k bits with binomial probability, and its loss is (2k - bits) `bit_loss`; delta is the
+    mean of 1 - e^(epsilon - loss) where that is positive. Codes that differ in fewer bits are no easier to tell apart:
+    they arise from complementary ones by making other bits the same.
 
     >>> record_delta(0.25, 1, 0.0), record_delta(0.25, 48, record_loss(0.25, 48))
     (0.5, 0.0)
@@ -178,9 +174,9 @@ def grid_beta(beta: float) -> float:
 
 
 def flip(codes: ArrayLike, bits: int, beta: float, *, source: ByteSource = system_bytes) -> Codes:
-    """Return packed codes with each bit turned around independently with probability `grid_beta(beta)` (Algorithm 1).
+    """Return packed codes, each bit flipped independently with probability `grid_beta(beta)` (Algorithm 1).
 
-    Whoever gets two releases of the same code has lost twice: keep the first.
+    Two releases of the same code lose twice: keep the first.
     """
     truth = check_codes(codes, bits)
     words = -(-truth.size // 8)
@@ -195,7 +191,7 @@ def flip(codes: ArrayLike, bits: int, beta: float, *, source: ByteSource = syste
 
 
 def expected_flips(beta: float, n: int, bits: int) -> float:
-    """Return n c beta: how many bits of n codes are turned around, and no less than E ||d - d'||_1 of Lemma 7."""
+    """Return n c beta: how many bits of n codes are flipped, and no less than E ||d - d'||_1 of Lemma 7."""
     _check_beta(beta)
     return beta * n * bits
 
@@ -220,8 +216,8 @@ def _check_beta(beta: float) -> None:
 def _coins(threshold: int, count: int, source: ByteSource) -> NDArray[np.uint64]:
     """Toss 64 coins per word, each 1 with probability threshold / 2^64, exactly.
 
-    A coin asks whether a uniform number is below the threshold. Their binary digits are compared from the highest on,
-    64 coins at a time, until they differ: after two digits on average. Words without undecided coins draw no more.
+    A coin asks whether a uniform number is below the threshold: binary digits are compared from the highest on, 64
+    coins at a time, until they differ. Words without undecided coins draw no more.
     """
     if threshold == 2**64:
         return np.full(count, 2**64 - 1, dtype=np.uint64)
@@ -243,7 +239,7 @@ def _log_binomials(bits: int) -> NDArray[np.float64]:
 
 
 def random_subsets(sizes: NDArray[np.int64], width: int, source: ByteSource = system_bytes) -> NDArray[np.bool_]:
-    """Draw for each size one of the sets of so many out of `width` places, all equally likely, (n, width).
+    """Draw for each size one of the sets of that size out of `width` places, all equally likely, (n, width).
 
     Selection sampling: a place is taken with probability (still wanted) / (places left), which is exact.
     """
@@ -303,7 +299,7 @@ class HammingBall:
     def release(self, codes: ArrayLike, *, source: ByteSource = system_bytes) -> Codes:
         """Return packed codes, each exchanged for one drawn by its distance from it.
 
-        Whoever gets two releases of the same code has lost twice: keep the first.
+        Two releases of the same code lose twice: keep the first.
         """
         truth = check_codes(codes, self.bits)
         released = np.empty_like(truth)

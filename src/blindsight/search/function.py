@@ -1,13 +1,11 @@
-"""What a hash learner leaves behind: a frozen function from features to binary codes that can only be applied.
+"""Hash functions, frozen maps from features to binary codes, and the base of the learners that make them.
 
 A function is plain arrays: `save_function` writes them with a checksum and `load_function` gives the same function
 back, bit for bit, or refuses the file; `digest` names it. `LinearHash` and `LayeredHash` (a perceptron) need numpy
-alone, whatever library trained them. `NetworkHash` is any torch module: its file holds the weights, never code, and is
-loaded into a module that the reader builds.
+alone. `NetworkHash` is any torch module: its file holds weights, never code, to go into the reader's own module.
 
-Learners (`HashLearner`) follow scikit-learn: parameters are stored as given, `fit` learns and returns self, what was
-learned ends in an underscore. `function_` is all that is needed later. A learner is not private: whatever it learned,
-it learned from the features it saw; `private` says what can be done about that.
+Learners (`HashLearner`) follow scikit-learn; `function_` is all that is needed later. A learner is not private:
+whatever it learned, it learned from the features it saw; `private` says what can be done about that.
 """
 
 import hashlib
@@ -44,8 +42,7 @@ def digest_of(about: str, arrays: Mapping[str, NDArray[Any]]) -> str:
 class HashFunction(ABC):
     """A frozen function from features (n, d) to packed codes (n, ceil(bits / 8))."""
 
-    name: ClassVar[str]
-    """How files call this kind of function."""
+    name: ClassVar[str]  # of this kind of function, in files
 
     @property
     @abstractmethod
@@ -63,11 +60,9 @@ class HashFunction(ABC):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the function that `arrays` described, checked once more."""
         return cls(**{name: arrays[name] for name in _names(cls)})
 
     def _check_numbers(self) -> None:
-        """Raise unless all arrays are finite float32 numbers, of which there are some."""
         for array in self.arrays().values():
             if array.ndim and (array.dtype != np.float32 or not array.size or not np.isfinite(array).all()):
                 raise InputError(f"a {self.name} hash function is made of finite float32 numbers.")
@@ -122,9 +117,7 @@ class LinearHash(HashFunction):
         return np.asarray((X - self.mean) @ self.matrix)
 
 
-Activation = Literal["relu", "tanh"]
-"""What stands between the layers: max(0, x) or tanh(x)."""
-
+Activation = Literal["relu", "tanh"]  # between the layers: max(0, x) or tanh(x)
 _ROWS_LAYERS = 4096  # rows whose hidden values are in memory at once
 
 
@@ -165,7 +158,6 @@ class LayeredHash(HashFunction):
         return len(self.mean)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the standardiser, every layer and the name of the activation."""
         layers = {f"weight{k}": weight for k, weight in enumerate(self.weights)}
         layers |= {f"bias{k}": bias for k, bias in enumerate(self.biases)}
         return {"mean": self.mean, "scale": self.scale, "activation": np.array(self.activation), **layers}
@@ -228,11 +220,9 @@ class NetworkHash(HashFunction):
 
     @property
     def dimension(self) -> int:
-        """How many numbers one input has."""
         return prod(self.shape)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the shape of an input, the length of a code and all weights by the module's own names."""
         sizes = {"shape": np.array(self.shape, dtype=np.int64), "bits": np.array(self.width, dtype=np.int64)}
         weights = {f"module.{key}": value.cpu().numpy() for key, value in self.module.state_dict().items()}
         return {**sizes, **weights}
@@ -244,7 +234,6 @@ class NetworkHash(HashFunction):
 
     @classmethod
     def with_module(cls, arrays: Mapping[str, NDArray[Any]], module: Module, device: str = "cpu") -> Self:
-        """Return the function whose `arrays` these are: the weights go into a copy of the module."""
         torch = load_torch()
         shape, bits = tuple(int(side) for side in arrays["shape"]), int(arrays["bits"])
         with torch.random.fork_rng(devices=[]):  # the head's first weights are drawn, then replaced
@@ -257,7 +246,6 @@ class NetworkHash(HashFunction):
         return cls(whole.eval().to(device), shape, bits, device)
 
     def scores(self, X: ArrayLike) -> Floats:
-        """Return the outputs of the module, (n, bits)."""
         rows = check_inputs(X, self.shape)
         with load_torch().inference_mode():
             parts = [
@@ -267,7 +255,6 @@ class NetworkHash(HashFunction):
         return np.concatenate(parts).astype(np.float32, copy=False)
 
     def __call__(self, X: ArrayLike) -> Codes:
-        """Return the packed codes of inputs of the shape it was trained on."""
         return pack(self.scores(X) >= 0)
 
     def _scores(self, X: Floats) -> Floats:
@@ -305,7 +292,6 @@ def load_network_hash(path: AnyPath, module: Module, device: str = "cpu") -> Net
 
 
 def function_from(name: str, arrays: Mapping[str, NDArray[Any]]) -> HashFunction:
-    """Return the function of this kind that is made of these arrays."""
     from blindsight.search.hashers import SpectralHash  # which are made of what is defined here
     from blindsight.search.supervised import KernelHash
 
@@ -316,16 +302,13 @@ def function_from(name: str, arrays: Mapping[str, NDArray[Any]]) -> HashFunction
     return kinds[name].from_arrays(arrays)
 
 
-Classes = NDArray[np.int64]
-"""Class numbers 0 ... of the rows."""
+Classes = NDArray[np.int64]  # class numbers 0 ... of the rows
 
 
 class HashLearner(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """The base of all learners; a subclass says what it needs and implements `_learn`."""
 
-    supervised: ClassVar[bool] = False
-    """Whether `fit` needs labels."""
-
+    supervised: ClassVar[bool] = False  # whether `fit` needs labels
     bits: int
     function_: HashFunction
 

@@ -1,11 +1,10 @@
-"""A searchable gallery in a folder: an index made of pictures, and none of the pictures.
+"""A searchable gallery in a folder: an index made of pictures, without the pictures.
 
-One file, ``gallery.npz``, holds what a search needs: which features the pictures become, the hash function or codebook,
-the index by numbers that mean nothing, and the privacy statement. So saving is one atomic step: a reader sees the
-gallery before it or after it, and a crash leaves one of the two. In local mode everything but ``private/`` may be given
-away. In central and open mode the codes carry no noise: the file can be read by its owner alone, and the function that
-central mode may publish is written once more by itself, to ``function.npz``. Galleries of version 0.1 (four files, of
-which ``gallery.json`` names the others) are read, and become one file when they are built again.
+One file, ``gallery.npz``, holds what a search needs: the kind of features, the hash function or codebook, the index by
+random numbers, and the privacy statement. So saving is one atomic step: a reader, or a crash, finds the gallery before
+it or after it. In local mode everything but ``private/`` may be given away. In central and open mode the codes carry no
+noise: the file can be read by its owner alone, and the function that central mode may publish is also written to
+``function.npz``. Galleries of version 0.1 (four files, named by ``gallery.json``) are read; a build makes them one.
 
 Features are of a kind that learns nothing from pictures (thumbnails, a ready-made embedding), so none leaves that way.
 
@@ -51,9 +50,7 @@ from blindsight.search.index import HammingIndex, SymbolIndex
 from blindsight.search.localmode import LocalHasher
 from blindsight.statement import PrivacyStatement, facts_table
 
-PRIVATE, ORIGIN = "private", "origin.npz"
-"""The owner's subfolder of a gallery."""
-
+PRIVATE, ORIGIN = "private", "origin.npz"  # the owner's subfolder of a gallery
 Part = Literal["indexed", "held out", "public"]
 _PARTS: tuple[Part, ...] = ("indexed", "held out", "public")
 _KIND = "blindsight/gallery-origin.1"
@@ -104,7 +101,7 @@ class Origin:
         random_state: int,
         secret: ByteSource = system_bytes,
     ) -> Self:
-        """Divide a collection for the first time: a share of it public, so many held out, the rest indexed."""
+        """Divide a collection for the first time: a share of it public, some held out, the rest indexed."""
         size = len(dataset)
         opened = round(size * public)
         if opened + held_out >= size:
@@ -137,7 +134,6 @@ class Origin:
         return np.asarray(self.numbers[gone])
 
     def names_of(self, numbers: NDArray[np.int64]) -> list[str]:
-        """Return the names behind some numbers."""
         where = {int(number): str(name) for number, name in zip(self.numbers, self.names, strict=True)}
         try:
             return [where[int(number)] for number in numbers]
@@ -176,9 +172,7 @@ def _fresh_numbers(count: int, secret: ByteSource) -> NDArray[np.int64]:
 Mode = Literal["local", "central", "open"]
 _KIND_GALLERY = "blindsight/gallery.2"
 _FILE = "gallery.npz"
-FUNCTION = "function.npz"
-"""What central mode publishes."""
-
+FUNCTION = "function.npz"  # what central mode publishes
 _OLD_ABOUT, _OLD_PARTS = "gallery.json", ("hasher.npz", "index.bin", "statement.json")  # of version 0.1
 
 
@@ -191,7 +185,6 @@ class Found:
 
 
 def places_of(found: Sequence[Found]) -> list[int]:
-    """Return the places of answers, nearest first; those that are equally near share the first place of them."""
     values = [hit.nearness for hit in found]
     return [values.index(value) + 1 for value in values]
 
@@ -279,12 +272,7 @@ class Gallery:
         ]
 
     def query(self, image: AnyPath | NDArray[np.uint8], k: int = 10) -> Answers:
-        """Return the k nearest pictures of one: a file, or pixels (height, width, 3) of any size.
-
-        ::
-
-            for place, name in zip(answers.places, answers.names): ...
-        """
+        """Return the k nearest pictures of one: a file, or pixels (height, width, 3) of any size."""
         pixels = decode(image, size=self.side)
         (found,) = self.search(pixels[None], k)
         numbers = np.array([hit.number for hit in found], dtype=np.int64)
@@ -295,7 +283,6 @@ class Gallery:
         return Answers(tuple(found), tuple(names), self._as_near(pixels, found), self.mode == "local")
 
     def _as_near(self, pixels: NDArray[np.uint8], found: Sequence[Found]) -> int:
-        """Return how many pictures are as near as the last that was found."""
         if not found:
             return 0
         row = feature_pipeline(self.features).transform(pixels[None])
@@ -316,10 +303,7 @@ class Gallery:
         return self.index.ids, CodeSearcher(self.hasher, self.index.codes)
 
     def save(self, folder: AnyPath) -> None:
-        """Write the gallery to a folder: all of it appears at once. Saves to one folder take turns.
-
-        What killed saves or older versions left there is removed.
-        """
+        """Write the gallery to a folder, all at once; saves take turns and remove what killed or older ones left."""
         folder = as_path(folder)
         with storage_errors("write into", folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -333,7 +317,7 @@ class Gallery:
                     path.unlink(missing_ok=True)
 
     def given_away(self, *, numbers: bool = True) -> bytes:
-        """Return the file that whoever asks may have, to rank where the query is; only in local mode is there one.
+        """Return the file that an asker may have, to rank on their own machine; there is one only in local mode.
 
         Without `numbers` pictures are known by their position in this version, which saves eight bytes each.
         """
@@ -365,7 +349,6 @@ class Gallery:
 
     @classmethod
     def from_parts(cls, document: dict[str, Any], arrays: dict[str, NDArray[Any]], *, where: str) -> Self:
-        """Return the gallery of a file's document and arrays."""
         hasher, index = (
             {name.removeprefix(f"{part}."): array for name, array in arrays.items() if name.startswith(f"{part}.")}
             for part in ("hasher", "index")

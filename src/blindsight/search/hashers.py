@@ -1,15 +1,14 @@
 """Hash functions learned without labels: ITQ, random hyperplanes (LSH) and spectral hashing (SH).
 
-*ITQ*: principal components, rotated until they lose least when only their signs are kept; every iteration lowers
-||B - V R||, or leaves it (`losses_`). Y. Gong, S. Lazebnik, A. Gordo, F. Perronnin, "Iterative Quantization: A
-Procrustean Approach to Learning Binary Codes for Large-Scale Image Retrieval", IEEE TPAMI 35(12), 2013. Centred
-features X, their leading directions W, V = X W; from a random rotation R, in turn
+*ITQ*: principal components, rotated until they lose least when only their signs are kept; no iteration raises the loss
+(`losses_`). Y. Gong, S. Lazebnik, A. Gordo, F. Perronnin, "Iterative Quantization: A Procrustean Approach to Learning
+Binary Codes for Large-Scale Image Retrieval", IEEE TPAMI 35(12), 2013. Centred features X, their leading directions W,
+V = X W; from a random rotation R, in turn
 
     B = sign(V R)                                              (`itq_rotation`)
     R = argmin ||B - V R|| over rotations = S T', where V' B = S D T'    (`procrustes`)
 
-The order of the factors matters: with a transpose too many, as in some published code (faiss's `ITQTransform` among
-it), the loss rises and falls and the codes find less.
+With a transpose too many, as in faiss's `ITQTransform`, the loss rises and falls and the codes find less.
 
 *LSH*: two rows at angle t, seen from the origin of the hyperplanes, differ in each bit with probability t / pi,
 independently of all other bits (M. Charikar, "Similarity estimation techniques from rounding algorithms", STOC 2002).
@@ -42,10 +41,7 @@ _ROUNDING = float(np.finfo(np.float32).eps)
 
 @dataclass(eq=False, repr=False)
 class ITQ(HashLearner):
-    """Codes of at most as many bits as there are directions in which the features vary.
-
-    `function_` is a `LinearHash`, `losses_` is ||B - V R||^2 after each iteration.
-    """
+    """ITQ, with at most as many bits as features vary in directions; `losses_` is ||B - V R||^2 by iteration."""
 
     bits: int
     iterations: int = 50  # how often signs and rotation are refitted; with 0 the rotation stays random
@@ -66,8 +62,8 @@ class ITQ(HashLearner):
 def principal_directions(X: Floats, most: int) -> tuple[Floats, Floats]:
     """Return the mean (d,) and the unit directions (d, at most `most`) of largest variance, the largest first.
 
-    Directions in which the rows differ by no more than rounding are left out, so that constant or repeated features do
-    no harm. Each direction's largest entry is positive. Memory: two d x d matrices; sums are in double precision.
+    Directions in which rows differ by no more than rounding are left out. Each direction's largest entry is positive.
+    Memory: two d x d matrices; sums are in double precision.
     """
     mean = X.mean(axis=0, dtype=np.float64)
     width, energy = X.shape[1], 0.0
@@ -139,13 +135,12 @@ def _products_with_signs(V: Floats, R: Floats) -> NDArray[np.float64]:
 class LSH(HashLearner):
     """Gaussian random hyperplanes through the mean of the features, the only thing that is learned.
 
-    With ``centre=False`` they go through the origin and the function does not depend on the data at all, so that
-    publishing it reveals nothing about anyone; codes are then even only as far as features lie around the origin
-    (all-positive features lie to one side of most hyperplanes).
+    With ``centre=False`` they go through the origin and the function does not depend on the data at all, so publishing
+    it reveals nothing about anyone; but all-positive features lie to one side of most such hyperplanes.
     """
 
     bits: int  # may exceed the number of features
-    random_state: int = 0  # decides the hyperplanes; whoever knows it knows them
+    random_state: int = 0  # decides the hyperplanes: to know it is to know them
     _: KW_ONLY
     centre: bool = True
 

@@ -1,20 +1,18 @@
 """Binary codes and released symbols in this process, searched with faiss.
 
-*What is promised of codes* (`HammingIndex`). Up to a million every search is exact. Beyond, an inverted file answers if
-it was measured to reach the wanted recall on the index's own codes for less than half of the work; `plan` says what was
-chosen and what was measured. A radius and a real-valued query are always answered exactly. Changes happen whole or not
-at all; a file gives back the same index or is refused. Memory is the codes (8 MB for a million of 64 bits) and the ids,
-and the codes once more if there are lists.
+*Codes* (`HammingIndex`). Up to a million every search is exact. Beyond, an inverted file answers if it was measured to
+reach the wanted recall on the index's own codes for less than half of the work; `plan` says what was chosen and what
+was measured. A radius and a real-valued query are always answered exactly. Changes happen whole or not at all; a file
+gives back the same index or is refused. Memory is codes (8 MB for a million of 64 bits), again in lists, and ids.
 
 *Lists* group codes around centroids, so that a search compares only those of the nearest groups: faiss's IndexBinaryIVF
-over positions in a table of codes. They are an aid, never the record: everything in them can be made again from the
-codes, the centroids and the list of every code. A search opens as few as reach the wanted recall, the share of its k
-hits that are no farther than the true k-th neighbour (equal distances are equally good). It is measured for a sample of
-queries: codes of the index itself, each looking for others than itself, or codes that the caller says are typical. The
-estimate must exceed the target by two standard errors, so that other queries reach it too. Codes with little noise need
-few lists; heavily flipped ones need so many that comparing all codes costs less, and then that is the plan.
+over positions in a table of codes. They can be made again from the codes, the centroids and the list of every code. A
+search opens as few as reach the wanted recall, the share of its k hits that are no farther than the true k-th neighbour
+(equal distances are equally good). It is measured for a sample of queries: codes of the index itself, each looking for
+others than itself, or codes that the caller says are typical. The estimate must exceed the target by two standard
+errors, so that other queries reach it too. Where comparing all codes costs less (heavy noise), that is done.
 
-*Symbols* (`SymbolIndex`): every record is one public symbol, every symbol a list of records. Whoever asks scores the
+*Symbols* (`SymbolIndex`): every record is one public symbol, every symbol a list of records. The asker scores the
 symbols (the posterior probability of a match, for instance); all records of a symbol tie, so a search opens the lists
 in the order of their scores and stops after k records, whatever the size of the collection.
 """
@@ -62,9 +60,7 @@ from blindsight.search.rows import (
 )
 from blindsight.validation import check_features
 
-Parts = tuple[dict[str, Any], dict[str, NDArray[Any]]]
-"""A document and arrays, for a file."""
-
+Parts = tuple[dict[str, Any], dict[str, NDArray[Any]]]  # a document and arrays, for a file
 Found = tuple[NDArray[np.int32], IdArray]
 Kind = Literal["auto", "exact", "ivf"]
 
@@ -96,10 +92,7 @@ class Plan:
 
 
 class Lists:
-    """Positions and codes by nearest centroid, and plans measured with them; searches of several threads take turns.
-
-    They are measured with `queries`, or with codes of the index with each bit flipped with probability `flips`.
-    """
+    """Positions and codes by nearest centroid, with measured plans (see `HammingIndex.build`); searches take turns."""
 
     def __init__(
         self,
@@ -135,19 +128,17 @@ class Lists:
         return cls(learner.quantizer.reconstruct_n(0, count), codes, queries=queries, flips=flips)
 
     def __len__(self) -> int:
-        """Return how many lists there are."""
         return len(self.centroids)
 
     @property
     def assignment(self) -> Positions:
-        """The list of every position."""
         places = np.empty(self._ivf.ntotal, dtype=np.int64)
         for number in range(len(self)):
             places[self._positions(number)] = number
         return places
 
     def suit(self, rows: int) -> bool:
-        """Tell whether the lists still suit so many codes: not if they were made for half or for twice as many."""
+        """Tell whether the lists still suit this many codes: not if they were made for half or for twice as many."""
         return self._made_for / 2 < rows < 2 * self._made_for
 
     def plan_for(self, codes: Codes, bits: int, k: int, recall: float, *, always: bool) -> Plan:
@@ -181,16 +172,13 @@ class Lists:
         return distances, positions
 
     def add(self, begin: int, codes: Codes) -> None:
-        """Add codes whose positions are `begin` and on."""
         self._add(np.arange(begin, begin + len(codes), dtype=np.int64), codes)
 
     def replace(self, positions: Positions, codes: Codes) -> None:
-        """Give positions other codes."""
         self._ivf.remove_ids(positions)
         self._add(positions, codes)
 
     def remove(self, kept: NDArray[np.bool_]) -> None:
-        """Forget all positions but these, and close the gaps."""
         self._ivf.remove_ids(np.flatnonzero(~kept))
         new = np.cumsum(kept, dtype=np.int64) - 1
         for number in range(len(self)):
@@ -214,7 +202,6 @@ class Lists:
             self._ivf.add_core(len(rows), *map(swig_ptr, arrays))
 
     def _positions(self, number: int) -> NDArray[Any]:
-        """Return the positions in one list, not copied."""
         size = self._ivf.invlists.list_size(number)
         positions: NDArray[Any] = (
             faiss.rev_swig_ptr(self._ivf.invlists.get_ids(number), size) if size else np.empty(0, dtype=np.int64)
@@ -246,8 +233,7 @@ def fewest(measure: Callable[[int], tuple[float, float]], recall: float, most: i
 def measured_recall(found: Found, truth: Found, own: IdArray, k: int) -> tuple[float, float]:
     """Return the mean recall@k over the queries, and the same less two standard errors.
 
-    `found` and `truth` are distances (-1 for none) and ids or positions of k + 1 hits; `own` is what each query may not
-    find: itself.
+    `found` and `truth` are distances (-1 for none) and ids or positions of k + 1 hits; `own`, the query, is left out.
     """
     near, true = (_others(*hits, own)[:, :k] for hits in (found, truth))
     good = (near >= 0) & (near <= true.max(axis=1, keepdims=True))
@@ -263,8 +249,6 @@ def _others(distances: NDArray[np.int32], ids: IdArray, own: IdArray) -> NDArray
 
 
 class _Index:
-    """What both indexes are: rows by id."""
-
     _rows: Rows
 
     def __len__(self) -> int:
@@ -279,7 +263,6 @@ class _Index:
         return self._rows.ids
 
     def parts(self) -> Parts:
-        """Return everything as a document and arrays for a file."""
         raise NotImplementedError
 
 
@@ -344,10 +327,9 @@ class HammingIndex(_Index):
             self._lists.replace(places, packed)
 
     def build(self, queries: ArrayLike | None = None, *, flips: float = 0.0) -> None:
-        """Make the lists anew and measure them now instead of at the first search.
+        """Make the lists again and measure them now instead of at the first search.
 
-        They are measured with `queries` if there are some that are typical, else with codes of the index itself, each
-        bit flipped with the probability `flips`.
+        They are measured with typical `queries`, or with codes of the index, each bit flipped with probability `flips`.
         """
         if not 0 <= flips <= 0.5:
             raise InputError(f"flips is the share of a query's bits that noise turns over, in [0, 0.5]; got {flips!r}.")
@@ -384,10 +366,7 @@ class HammingIndex(_Index):
         return Neighbourhoods(self._rows.take(positions), distances, bounds)
 
     def search_scores(self, scores: ArrayLike, k: int) -> ScoredHits:
-        """Rank by the inner product with a real-valued query (queries, bits) of codes as -1 and +1; always exact.
-
-        The scores are what a hash function gives before its sign is taken (`HashFunction.scores`).
-        """
+        """Rank codes of -1 and +1 by inner product with `HashFunction.scores` (queries, bits); always exact."""
         queries, positions, values = _to_fill(scores, self.bits, k)
         wanted = min(positions.shape[1], len(self))
         if wanted and len(queries):
@@ -416,9 +395,8 @@ class HammingIndex(_Index):
     def load(cls, path: AnyPath, *, mmap: bool = False, verify: bool = True, threads: int | None = None) -> Self:
         """Read what `save` wrote; a damaged, older or foreign file raises `CorruptFileError`.
 
-        With `mmap=True` the codes stay on disk and are read as they are searched; the first change copies them into
-        memory. `verify=False` skips the checksums of codes and ids (one reading of the file), for files that cannot
-        have changed.
+        With `mmap=True` the codes stay on disk until the first change copies them into memory. `verify=False` skips the
+        checksums of codes and ids (one reading of the file), for files that cannot have changed.
         """
         return cls.from_parts(*read_index(path, _CODES, mapped=mmap, verify=verify), where=str(path), threads=threads)
 
@@ -450,7 +428,7 @@ class HammingIndex(_Index):
             self._lists = Lists(centroids, codes, lists, plans=plans)
 
     def _close_gaps(self) -> None:
-        """Move all codes to where removed ones were; dear, so done once in a while."""
+        """Move all codes to where removed ones were; costly, so done once in a while."""
         kept = self._rows.close_gaps()
         if not kept.all() and (lists := self._still_suited()):
             lists.remove(kept)
@@ -458,7 +436,7 @@ class HammingIndex(_Index):
     def _without_gone(
         self, search: Callable[[int], tuple[NDArray[Any], Positions]], k: int
     ) -> tuple[NDArray[Any], Positions]:
-        """Return the k best of each query that were not removed; `search` returns values and positions of so many."""
+        """Return the k best of each query that were not removed; `search` returns values and positions of k hits."""
         gone = self._rows.gone
         if not len(gone) or not k:
             return search(k)
@@ -521,7 +499,6 @@ class SymbolIndex(_Index):
 
     @property
     def symbols(self) -> NDArray[np.int64]:
-        """The symbols of all records, in the order of `ids`."""
         return self._rows.values
 
     def add(self, ids: ArrayLike, symbols: ArrayLike) -> None:
@@ -532,7 +509,7 @@ class SymbolIndex(_Index):
     def remove(self, ids: ArrayLike) -> int:
         """Remove what is there of these ids; return how many were."""
         removed = self._rows.remove(ids)
-        self._rows.close_gaps()  # lists are laid out anew anyhow
+        self._rows.close_gaps()  # lists are laid out again anyhow
         self._lists = None
         return removed
 
@@ -542,10 +519,7 @@ class SymbolIndex(_Index):
         self._lists = None
 
     def search(self, scores: ArrayLike, k: int) -> ScoredHits:
-        """Return the k records whose symbols score highest, for queries of shape (queries, outputs).
-
-        Records of one symbol come oldest first; of symbols that score the same, the lower comes first.
-        """
+        """Return the k records of the highest `scores` (queries, outputs); ties by lower symbol, then oldest first."""
         queries, positions, values = _to_fill(scores, self.outputs, k)
         k, (records, bounds) = positions.shape[1], self._posting_lists()
         sizes = np.diff(bounds)
@@ -577,7 +551,6 @@ class SymbolIndex(_Index):
 
     @classmethod
     def from_parts(cls, document: dict[str, Any], arrays: dict[str, NDArray[Any]], *, where: str) -> Self:
-        """Return the index that these parts describe; `where` they come from is named if they are unusable."""
         try:
             index, symbols = cls(document["outputs"]), arrays.get("symbols")
             if symbols is None:
@@ -598,7 +571,7 @@ class SymbolIndex(_Index):
         return released.astype(np.int64)
 
     def _posting_lists(self) -> tuple[Positions, Positions]:
-        """Return positions by symbol, oldest first, and where each symbol's begin; laid out anew after a change."""
+        """Return positions by symbol, oldest first, and where each symbol's begin; laid out again after a change."""
         if self._lists is None:
             symbols = self._rows.values
             counts = np.bincount(symbols, minlength=self.outputs)
@@ -608,19 +581,17 @@ class SymbolIndex(_Index):
 
 
 def _to_fill(scores: ArrayLike, width: int, k: int) -> tuple[NDArray[np.float32], Positions, NDArray[np.float32]]:
-    """Return checked scores of queries, and positions and scores of k hits each, all missing."""
     queries, shape = check_features(scores, width, what="scores of a query", least=0), check_k(k)
     missing = np.full((len(queries), shape), -1, dtype=np.int64)
     return queries, missing, np.full(missing.shape, -np.inf, dtype=np.float32)
 
 
 def _short(positions: Positions) -> bool:
-    """Tell whether some query has fewer hits than there are columns; one query is asked for most often."""
     return bool(positions[0, -1] < 0) if len(positions) == 1 else bool((positions[:, -1] < 0).any())
 
 
 class _threads:  # noqa: N801 - used like a function, and cheaper than a generator
-    """Let faiss use so many threads in this block; others that search at the same time keep theirs."""
+    """Let faiss use this many threads in a block; others that search at the same time keep theirs."""
 
     __slots__ = ("_before", "_wanted")
 

@@ -1,17 +1,16 @@
-"""Local mode: every owner releases one noisy symbol per record, and whoever holds the releases can search them.
+"""Local mode: every owner releases one noisy symbol per record, and anyone who holds the releases can search them.
 
 *The guarantee.* A release is at most e^epsilon times as likely from one record as from any other: epsilon-differential
-privacy per record with delta = 0, whoever sees the release and whatever they know. The only way from a record to its
-release is its symbol, one of k, and a mechanism on k symbols that is proven to lose epsilon (`symbols`). Everything
-else, the codebook, k, the choice of the mechanism and how releases are ranked, comes from *public* features.
+privacy per record with delta = 0, against anyone who sees the release, whatever they know. The only way from a record
+to its release is its symbol, one of k, and a mechanism on k symbols that is proven to lose epsilon (`symbols`).
+Everything else, the codebook, k, the choice of the mechanism and how releases are ranked, comes from *public* features.
 
-*Why it finds anything.* A release of so few bits is worth what its symbol means. Symbols are regions of meaning that
-public pictures reveal (`codebook`), as many of them as epsilon can carry (`channels`); the query is
-real-valued and ranks the releases by Bayes' rule. ::
+Symbols are regions of meaning that public pictures reveal (`codebook`), as many of them as epsilon can carry
+(`channels`); the query is real-valued and ranks the releases by Bayes' rule. ::
 
     hasher = LocalHasher(epsilon=4.0).fit(public_features)
     released = hasher.release(features)                    # leaves the owner, once
-    order = np.argsort(-hasher.scores(query, released))    # by whoever asks
+    order = np.argsort(-hasher.scores(query, released))    # by the asker
 
 Releasing a record again loses epsilon again: keep the first release (`releases`).
 """
@@ -38,9 +37,7 @@ from blindsight.validation import check_features
 
 FEWEST_PUBLIC = 8
 _KIND = "blindsight/local-hasher.1"
-KEPT_APART = 0.9
-"""The share of the best expected average precision for which public classes are kept apart rather than joined."""
-
+KEPT_APART = 0.9  # the share of the best expected precision for which public classes are kept apart, not joined
 _MECHANISMS = ("auto", "kary", "subset")
 
 
@@ -49,9 +46,8 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
     """Symbols for search with a proof for every single record.
 
     Fitted, `codebook_` and `design_` are the frozen public parts: what pictures mean, and how cells of meaning are
-    released; `mechanism_`, `k_` and `outputs_` the mechanism, its number of symbols, and how many different releases
-    there are; `decoder_` (outputs, cells) how likely a record lies in each cell given its release; `labelled_` whether
-    public labels were used.
+    released; `mechanism_`, `k_` and `outputs_` the mechanism, its number of symbols and of different releases;
+    `decoder_` (outputs, cells) how likely a record lies in a cell given its release; `labelled_` if labels were used.
     """
 
     epsilon: float  # what one release of a record costs it
@@ -59,7 +55,7 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
     symbols: int | str = "auto"  # how many; "auto": as many as epsilon makes useful
     mechanism: str = "auto"  # "kary", "subset" or, whichever is expected to find more, "auto"
     kinds: int | str = "auto"  # about how many to tell apart; "auto": as public features show; not used with labels
-    max_public: int = 20_000  # of more public features, so many are drawn, and are part of the codebook
+    max_public: int = 20_000  # of more public features, this many are drawn, and are part of the codebook
     random_state: int = 0  # decides that draw and where computations on public features start
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -127,8 +123,7 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
     ) -> PrivacyStatement:
         """Return what releases by `source` prove and leave open.
 
-        `releases` is how often the record that was edited most often was released. With `per_person` the unit is a
-        person with at most so many records.
+        `releases` counts those of the most edited record; with `per_person` the unit is a person of at most that many.
         """
         design, shipped = self._fitted(), isinstance(self.codebook_, HeadCodebook)
         learned = "learned from public features " + ("and their labels" if self.labelled_ else "without labels")
@@ -193,7 +188,6 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
         return cls.from_parts(*read_arrays(path, _KIND), where=str(path))
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return everything that was learned, as a document and arrays for a file."""
         mechanism = self._fitted().mechanism
         size = mechanism.size if isinstance(mechanism, SubsetSelection) else None
         document = {"parameters": self.get_params(), "k": mechanism.k, "size": size, "labelled": self.labelled_}
@@ -201,7 +195,6 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_parts(cls, document: dict[str, Any], arrays: dict[str, NDArray[Any]], *, where: str) -> Self:
-        """Return the hasher that these parts describe; `where` they come from is named if they are unusable."""
         try:
             hasher = cls(**document["parameters"])
             k, size = int(document["k"]), document["size"]
@@ -239,5 +232,5 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
 
 
 def _times(epsilon: float, number: int) -> float:
-    """Return an epsilon so many times, to twelve digits: 0.1 three times is 0.3."""
+    """Return a multiple of an epsilon, to twelve digits: 0.1 three times is 0.3."""
     return epsilon if number == 1 else float(f"{epsilon * number:.12g}")

@@ -1,23 +1,22 @@
 """Binary codes in PostgreSQL with pgvector: one store for several machines, searched by Hamming distance.
 
-*What is promised.* Every change is one transaction: whole or not at all, whoever else writes. Without an index, and
+*What is promised.* Every change is one transaction: whole or not at all, even with other writers. Without an index, and
 with kind "exact", searches are exact. `build` makes an ivfflat (or hnsw) index and measures how many lists a search
 must open (how many candidates it must keep) to reach the wanted recall@100 on the collection's own codes; what it
-measured is stored beside the codes, for everyone who searches. Where that takes more than half of the lists, or more
+measured is stored in the database, for everyone who searches. Where that takes more than half of the lists, or more
 candidates than pgvector keeps, as with codes that carry much noise, searches compare all codes, as in `HammingIndex`. A
-radius is always answered exactly. ivfflat is the default: hnsw takes far longer to build and loses recall where many
-codes are equal.
+radius is always answered exactly. hnsw takes far longer to build and loses recall where many codes are equal.
 
 *Statements.* Everything lives in the schema "blindsight", the codes of collection number n in the table codes_n, made
-when its first code says whether ids are integers or text. A table's name is made from that number, so nothing that a
-person named becomes part of a statement; all else is passed as values. PostgreSQL writes bit 0 of a code leftmost.
+when its first code says whether ids are integers or text. So nothing that a person named becomes part of a statement;
+all else is passed as values. PostgreSQL writes bit 0 of a code leftmost.
 
 *Errors.* Connections come back by themselves. What libpq says can quote the connection string, so none of its words are
 passed on; what the server says about a statement is.
 
 *Versions.* A database moves from version to version in order, each inside one transaction and under one lock, so that
-any number of processes may open it at once. A database that is newer than this code is refused rather than misread.
-What has been released is never edited: a change is a new entry at the end of `MIGRATIONS`.
+any number of processes may open it at once. A newer database is refused rather than misread. What has been released is
+never edited: a change is a new entry at the end of `MIGRATIONS`.
 """
 
 import math
@@ -179,7 +178,6 @@ class _Table:
     ids: IdKind
 
     def run(self, text: str, values: Sequence[Any] | None = None, **parts: Any) -> Any:
-        """Execute a statement, with the table, the types of ids and codes, and other parts filled in."""
         return self.connection.execute(self.statement(text, **parts), values, binary=True)
 
     def statement(self, text: str, **parts: Any) -> Any:
@@ -226,7 +224,7 @@ class _Table:
         self.run(statement, (ids.tolist(), bit_strings(codes, self.bits)))
 
     def index(self, kind: str, options: str = "") -> None:
-        """Make the index of this kind anew; writers wait until the transaction ends."""
+        """Make the index of this kind again; writers wait until the transaction ends."""
         name = f"codes_{self.number}_{kind}"
         self.run("LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
         self.run("DROP INDEX IF EXISTS blindsight.{name}", name=name)
@@ -240,7 +238,6 @@ class _Table:
         return self.id_array([key for key, _ in rows]), np.packbits(digits, axis=1, bitorder="little")
 
     def search(self, queries: Codes, k: int, index: Mapping[str, str] | None = None) -> Hits:
-        """Return the k nearest of each query by comparing all codes, or by an index with these settings."""
         settings = {"jit": "off", **(_SEQUENTIAL if index is None else {**_INDEXED, **index})}
         for name, value in settings.items():
             self.connection.execute("SELECT set_config(%s, %s, true)", (name, value))
@@ -263,7 +260,6 @@ class _Table:
         return Hits(ids, distances)
 
     def within(self, queries: Codes, radius: int) -> Neighbourhoods:
-        """Return all codes that differ from a query in at most `radius` bits, by comparing all."""
         statement = """
             SELECT query.number, row.id, (row.code <~> query.code)::integer AS distance
             FROM unnest(%s::integer[], %s::{code}[]) AS query (number, code)
@@ -283,7 +279,6 @@ class _Table:
 
 
 def empty_ids(shape: tuple[int, ...], kind: IdKind | None) -> IdArray:
-    """Return an array of missing ids of this kind."""
     return np.full(shape, None, dtype=object) if kind == "text" else np.full(shape, -1, dtype=np.int64)
 
 
@@ -429,15 +424,12 @@ class PostgresIndex:
             self._database.run("an update", lambda link: self._table_for(link, wanted).update(wanted, packed))
 
     def build(self) -> None:
-        """Make the index of this kind anew from the codes that are there, and measure it; other writers wait."""
+        """Make the index of this kind again from the codes that are there, and measure it; other writers wait."""
         if self.kind != "exact":
             self._database.run("the building of an index", self._build)
 
     def search(self, codes: ArrayLike, k: int, *, effort: int | None = None) -> Hits:
-        """Return the k nearest of each query, filled up with -1 if there are fewer.
-
-        `effort` replaces what `build` measured: how many lists to open (ivfflat) or candidates to keep (hnsw).
-        """
+        """Return the k nearest of each query, filled up with -1; `effort` replaces the measured lists or candidates."""
         queries, k = check_codes(codes, self.bits, "queries"), check_k(k)
         if effort is not None and effort < 1:
             raise InputError(f"effort is a number of lists or candidates >= 1; got {effort!r}.")
@@ -460,7 +452,6 @@ class PostgresIndex:
         return self._read("a search", nothing, lambda table: table.within(queries, radius))
 
     def _open(self, connection: Connection) -> int:
-        """Return the number of the collection; register it if it is new."""
         connection.execute(
             "INSERT INTO blindsight.collection (name, bits) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING",
             (self.collection, self.bits),
@@ -497,7 +488,6 @@ class PostgresIndex:
         return _Table(connection, self._number, self.bits, ids)
 
     def _table_for(self, connection: Connection, ids: IdArray) -> _Table:
-        """Return the table for these ids; make it if it does not exist."""
         known = self._known(connection).ids or self._known(connection, lock=True).ids
         table = self._table(connection, known or kind_of(ids))
         if known is None:
@@ -524,7 +514,6 @@ class PostgresIndex:
         )
 
     def _tune(self, table: _Table, most: int) -> tuple[int, float]:
-        """Return the least effort that reaches the recall on codes of the collection itself, and what it reaches."""
         own, queries = table.sample(_QUERIES)
         truth = table.search(queries, _K + 1)
 

@@ -1,12 +1,11 @@
-"""One door to private search: say how much a record may lose, and who keeps the codes.
+"""Private search by one estimator: say how much a record may lose, and who keeps the codes.
 
-``PrivateHasher(epsilon=4, mode="local")`` is for owners who do not trust whoever runs the search. Each record is
-released once, with noise that protects it whoever sees it. What codes mean is learned from public features, never from
-the records (`localmode`), and releases are permanent (`releases`).
+``PrivateHasher(epsilon=4, mode="local")`` is for owners who do not trust the operator of the search. Each record is
+released once, with noise that protects it no matter who sees it. What codes mean is learned from public features, never
+from the records (`localmode`), and releases are permanent (`releases`).
 
 ``PrivateHasher(epsilon=1, delta=1e-6, clip=1.0, mode="central")`` is for an owner of a collection who runs the search.
-Only the hash function leaves, learned with differential privacy (`central`); codes stay and carry no noise, which is
-why they find so much more.
+Only the hash function leaves, learned with differential privacy (`central`); codes stay, without noise, and find more.
 
 The algorithms of Wang, Lu and Zhang ("Searching privately by imperceptible lying", MM 2020) are `PHashing` and `PITQ`:
 they keep neither promise, and their statements say so.
@@ -62,8 +61,7 @@ class _LocalMechanism:
 class PrivateHasher(BaseEstimator):  # type: ignore[misc]
     """Codes for search under a budget per record or per person.
 
-    Fitted, `hasher_` is the `LocalHasher` or `CentralHasher`, for ranking and for files, and in local mode `releases_`
-    the store of permanent `Releases`.
+    Fitted, `hasher_` is the `LocalHasher` or `CentralHasher`; in local mode `releases_` is the store of `Releases`.
     """
 
     epsilon: float  # what one record (or person) may lose
@@ -82,7 +80,6 @@ class PrivateHasher(BaseEstimator):  # type: ignore[misc]
     source: ByteSource = system_bytes
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be promised."""
         check_positive("epsilon", self.epsilon)
         if self.mode not in get_args(Mode):
             hint = " The paper's algorithms are PHashing and PITQ." if str(self.mode) == "paper" else ""
@@ -105,9 +102,8 @@ class PrivateHasher(BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         """Learn from public features (local mode, which never looks at `X`) or from the records X (central mode).
 
-        Central mode starts from an ITQ of public features, where some are given (see `central`).
-        In place of public features a `LocalHasher` may be given that was fitted to them before: releases kept in a file
-        belong to that hasher, so save it (`hasher_.save`) beside them.
+        Central mode starts from an ITQ of public features, where some are given (see `central`). In local mode a fitted
+        `LocalHasher` may stand for them: releases kept in a file belong to that hasher, so save it too.
         """
         self.__post_init__()  # parameters may have been set since
         if self.mode == "local":

@@ -7,21 +7,21 @@ similarity of records, is 1 where their labels are equal), h is `function_`, U' 
 are not flipped. *Proven* with a function learned from the same records: nothing per record, for the function is
 released without noise, and exchanging one record moves the codes of others too. With a function learned from public
 data (`public_function=True`) a record loses bits * |ln((1 - beta) / beta)|, at the paper's epsilon = 1 and 48 bits
-26.0. Theorem 6 rests on Theorem 4, which is about one bit (see `flipping`) and false even for a bit if epsilon <
-0.4812; and on post-processing, which does not cover h. Below ln 2 more than half of the bits are flipped, so that a
-search finds what is *least* like the query.
+26.0. Theorem 6 rests on Theorem 4, which is about one bit (see `flipping`) and false even for a bit if
+epsilon < 0.4812; and on post-processing, which does not cover h. Below ln 2 more than half of the bits are flipped, so
+that a search finds what is *least* like the query.
 
 *PITQ* (Algorithm 3): iterative quantisation with flipped bits inside every iteration. Y, W, R, U, E are `X` (centred
 here), the `principal_directions`, the rotation, the codes and `iterations`; beta = e^(-epsilon / E). *No finite epsilon
 holds*: the released codes are the true ones, the flips only disturb how R is found. With mean mu and W public, the
 record 2 mu - y has, for every R, the complementary code of y, because sign(-(y - mu) W R) = -sign((y - mu) W R): what
 is released of the two never coincides. Theorem 8's composition is about the flipped codes of the iterations, which
-nobody gets. At epsilon 1 and 50 iterations beta is 0.98, which turns nearly all codes around: the rotation is found for
--U, and the result is that of ITQ up to signs. That, not privacy at no cost, is why the paper's Table 2 equals ITQ.
+nobody gets. At epsilon 1 and 50 iterations beta is 0.98, which flips nearly all bits: the rotation is found for -U, and
+the result is that of ITQ up to signs. That, not privacy at no cost, is why the paper's Table 2 equals ITQ.
 
 *Step 5* prints "U'(YW) = N Omega N', R = N N'". A matrix that is not symmetric has two different orthogonal factors.
-``step="published"`` reads it as their product in the printed order: U'V = S Omega T', R = S T'. The minimum of
-||U - V R|| is the transpose of that: ``step="procrustes"``. With the former the codes find somewhat less.
+``step="published"`` takes their product in the printed order: U'V = S Omega T', R = S T'. The minimum of ||U - V R|| is
+its transpose, ``step="procrustes"``; the former's codes find somewhat less.
 """
 
 import hashlib
@@ -166,13 +166,13 @@ Step = Literal["published", "procrustes"]
 class PITQ(HashLearner):
     """Algorithm 3: as good as ITQ, and no more private. `codes_` are those of the fitted records, as released.
 
-    The paper's `epsilon` says nothing about the privacy of the result. `PHashing` refuses those below 0.4812, where its
-    claim fails even for a bit. Here the claim fails at every epsilon, so that any positive one is as good.
+    The paper's `epsilon` says nothing about the privacy of the result: its claim fails at every epsilon, so any
+    positive one is taken (`PHashing` refuses those below 0.4812, where its claim fails even for a bit).
     """
 
     bits: int
     epsilon: float
-    iterations: int = 50  # E, how often codes, flips and rotation are made anew
+    iterations: int = 50  # E, how often codes, flips and rotation are made
     _: KW_ONLY
     step: Step = "published"  # how the rotation is found from the codes; see above
     random_state: int = 0  # decides the rotation at the start

@@ -9,8 +9,7 @@ has lost is its number of releases times the mechanism's loss:
 - deleting a record removes its code from the file. What was released stays released: the count remains, and should
   the record come back it is released once more.
 
-*What is not protected.* That a record was edited: whoever sees two versions of an index sees which releases were drawn
-again. To what it was edited is protected.
+*What is not protected*: that a record was edited (two versions of an index show it). To what it was edited is.
 
 *What may be published* is how often the record that was edited most often was released (`most_releases`). That counts
 edits of ids and is the same whatever the records hold. Which records are equal is a secret: it counts in the ledger,
@@ -23,16 +22,16 @@ content that is there under several ids, or came back under another one, more wa
 of its own (`EQUAL_CONTENTS`). A picture that changes its content and its id is a new record here; that there are none
 such is the caller's word. Several stores add up under one scope.
 
-*The order of things.* The codes are drawn and held back; the ledger records the spend; the file is replaced as a whole;
-only then are codes returned. A process killed on the way has shown nobody anything, and at worst has paid for nothing.
-A spend that the ledger refuses changes nothing. The ledger names the store, so that one which has not recorded what the
-store already released (it is new, or the store was used without it) is charged for that before it returns any code.
+*The order.* The codes are drawn and held back; the ledger records the spend; the file is replaced as a whole; only then
+are codes returned. A killed process has shown nobody anything, and at worst has paid for nothing. A spend that the
+ledger refuses changes nothing. The ledger names the store, so one that lacks what the store already released (it is
+new, or the store was used without it) is charged for that before any code is returned.
 
 *The file* is private (mode 0600): it tells who is in the collection. What it compares are HMAC-SHA256 under a key in
-the file, so it holds no features; but whoever steals it can try out a guess: take which pictures are or once were there
-for lost with it. An older copy put back in its place has forgotten releases, which may then be drawn again without a
-spend: keep one copy, beside the ledger. Every call reads and replaces the file: release in batches. Stores of version
-0.1 are read and go on; of their records only another symbol can be told for an edit until they are released here once.
+the file, so it holds no features; but a thief can try out guesses and learn which pictures are or once were there. An
+older copy put back in its place has forgotten releases, which may then be drawn again without a spend: keep one copy,
+with the ledger. Every call reads and replaces the file: release in batches. Stores of version 0.1 are read and go on;
+of their records only another symbol can be told for an edit until they are released here once.
 """
 
 import hmac
@@ -84,9 +83,9 @@ class RecordMechanism(Protocol):
 class Book:
     """What a store remembers: a row per record ever released; a deleted one has no code and no digest, but its count.
 
-    `rows` has an array each of ids, digests, counts, codes, which are `kept`, and which are `old`: of version 0.1,
-    whose digests are of a record's true symbol in place of its content. How often each content was released is counted
-    apart, in the order of digests, which tells of no id.
+    `rows` has an array each of ids, digests, counts, codes, which are `kept`, and which are `old`: of version 0.1, with
+    digests of the true symbol, not the content. Releases of each content are counted apart, in the order of digests,
+    which tells of no id.
     """
 
     key: bytes
@@ -96,7 +95,6 @@ class Book:
 
     @classmethod
     def empty(cls, key: bytes) -> Self:
-        """Return a book in which nothing was released."""
         none, no_digest, no_flag = np.empty(0, np.int64), np.empty((0, 32), np.uint8), np.empty(0, np.bool_)
         first = (none, no_digest, none, no_flag, no_flag, np.empty(0, np.uint8))
         return cls(key, dict(zip(_ROWS, first, strict=True)), no_digest, none)
@@ -120,7 +118,6 @@ class Book:
         return max(0, int(self.content_counts.max(initial=0)) - self.most)
 
     def positions(self, ids: IdArray) -> NDArray[np.int64]:
-        """Return where records stand, -1 for those never released."""
         if not len(self) or not len(ids):
             return np.full(len(ids), -1, dtype=np.int64)
         if kind_of(ids) != kind_of(self.rows["ids"]):
@@ -128,7 +125,6 @@ class Book:
         return Ids(self.rows["ids"]).positions(ids)
 
     def holding(self, ids: IdArray) -> NDArray[np.int64]:
-        """Return where records stand that are all there."""
         places = self.positions(ids)
         missing = (places < 0) | ~self.rows["kept"][places] if len(self) else places < 0
         if missing.any():
@@ -144,7 +140,6 @@ class Book:
         return np.asarray(same & (places >= 0) & self.rows["kept"][places])
 
     def changed(self, places: NDArray[np.int64], **values: Any) -> "Book":
-        """Return the book with other values at these places."""
         rows = dict(self.rows)
         for name, value in values.items():
             rows[name] = rows[name].copy()
@@ -154,7 +149,6 @@ class Book:
     def released(
         self, ids: IdArray, digests: NDArray[np.uint8], contents: NDArray[np.uint8], codes: NDArray[Any]
     ) -> "Book":
-        """Return the book after one more release of these records."""
         rows = dict(self.rows) if len(self) else {**self.rows, "ids": ids[:0], "codes": codes[:0]}
         if (codes.dtype, codes.shape[1:]) != (rows["codes"].dtype, rows["codes"].shape[1:]):
             raise InputError("the mechanism's releases have another shape than those stored.")
@@ -300,7 +294,7 @@ class Releases:
 
     @contextmanager
     def _book(self) -> Iterator[Book]:
-        """Hold the store still and yield what is in it, whoever wrote it."""
+        """Lock the store and yield what is in it, also of other processes."""
         with self._mutex:
             if self._path is None:
                 yield self._memory
@@ -334,7 +328,7 @@ class Releases:
 
 
 def erase_releases(path: Path, ids: ArrayLike) -> None:
-    """Take records out of a store for good, as far as they are there: their ids, counts and codes.
+    """Remove records from a store for good: ids, counts and codes.
 
     How often a content was released stays, under a keyed digest, so that the ledger is charged should it come back.
     """
@@ -345,7 +339,6 @@ def erase_releases(path: Path, ids: ArrayLike) -> None:
 
 
 def _read_store(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return what is in a file, of this version or of 0.1."""
     try:
         return read_arrays(path, _KIND)
     except CorruptFileError:
@@ -379,7 +372,6 @@ def _plain_rows(rows: Floats) -> NDArray[Any]:
 
 
 def digests_of(key: bytes, rows: NDArray[Any], labels: Iterable[str]) -> NDArray[np.uint8]:
-    """Return a keyed digest of each row under its label."""
     pairs = zip(labels, rows, strict=False)
     joined = b"".join(hmac.digest(key, label.encode() + row.tobytes(), "sha256") for label, row in pairs)
     return np.frombuffer(joined, dtype=np.uint8).reshape(len(rows), 32)

@@ -1,15 +1,14 @@
-"""Values by id, which the embedded indexes stand on; what every search answers; and index files of version 0.1.
+"""Values by id, the base of the embedded indexes; what every search answers; and index files of version 0.1.
 
 *Rows* stand in the order in which they were added. Changes happen whole or not at all. A removed row stays where it is,
-without its id (a *tombstone*), until there are so many that closing the gaps costs each removal little: about sqrt(n)
-of them. Whoever searches `values` must leave out the positions that are `gone`.
+without its id (a *tombstone*), until there are about sqrt(n), so that closing the gaps costs each removal little. A
+search of `values` must leave out the positions that are `gone`.
 
 *Ids* are any int64 or any text. Integers are found by bisection in a sorted order that costs nothing while ids come in
 ascending and 8 bytes a row otherwise; what was added since the last sorting waits in a dictionary, as all text does.
 
-*Hits* are ordered by distance, and by age (which row was added first) where distances are equal. A search that finds
-fewer than it was asked for fills up with the distance -1 and the id -1 (integers) or None (text); no real distance is
-negative, so the distance tells, even if -1 is an id. An empty index answers with nothing but filling.
+*Hits* are ordered by distance, then by age (which row was added first). A search that finds fewer than it was asked for
+fills up with the distance -1 and the id -1 (integers) or None (text); the distance tells, even if -1 is an id.
 
 *Files* are array files (`blindsight.files`). Version 0.1 had a format of its own, which is still read::
 
@@ -37,9 +36,7 @@ from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import AnyPath, as_path, file_content, read_arrays, storage_errors
 from blindsight.search.codes import check_whole
 
-IdArray = NDArray[Any]
-"""Ids: int64, or objects that are all str (or None where a hit is missing)."""
-
+IdArray = NDArray[Any]  # int64, or objects that are all str (or None where a hit is missing)
 IdKind = Literal["integers", "text"]
 Positions = NDArray[np.int64]
 
@@ -83,17 +80,14 @@ class Neighbourhoods:
 
 
 def check_k(k: int) -> int:
-    """Return how many hits are wanted."""
     return check_whole("k, the number of hits,", k, 1)
 
 
 def check_radius(radius: int) -> int:
-    """Return a radius in bits."""
     return check_whole("radius, in bits,", radius, 0)
 
 
 def check_recall(recall: float) -> float:
-    """Return the recall to reach, or raise unless it is a share of all true neighbours."""
     if not 0 < recall <= 1:
         raise InputError(f"the recall to reach must lie in (0, 1]; got {recall!r}.")
     return float(recall)
@@ -133,7 +127,6 @@ def check_unique(ids: IdArray, rows: int) -> IdArray:
 
 
 def kind_of(ids: IdArray) -> IdKind:
-    """Tell whether checked ids are integers or text."""
     return "integers" if ids.dtype == np.int64 else "text"
 
 
@@ -166,11 +159,7 @@ def _ascending(values: NDArray[np.int64]) -> bool:
 
 
 class Growing:
-    """Rows that can be appended; an eighth is kept spare, so that many small additions cost little on average.
-
-    It may begin as a read-only or memory-mapped array, which is copied into memory by the first change and never
-    written to.
-    """
+    """Rows that can be appended, an eighth spare; a read-only or mapped array is never written to but copied."""
 
     def __init__(self, rows: NDArray[Any]) -> None:
         self._buffer, self._rows = rows, len(rows)
@@ -204,7 +193,6 @@ class Ids:
 
     @property
     def values(self) -> IdArray:
-        """All ids by position."""
         return self._values.view
 
     def positions(self, wanted: IdArray) -> Positions:
@@ -275,7 +263,6 @@ class Rows:
 
     @property
     def kept(self) -> NDArray[Any]:
-        """The values of the rows that are there, in the order of `ids`."""
         return np.delete(self.values, self.gone, axis=0) if len(self.gone) else self.values
 
     @property
@@ -289,18 +276,15 @@ class Rows:
         return None if self._ids is None else kind_of(self._ids.values)
 
     def __contains__(self, key: Any) -> bool:
-        """Tell whether there is a row of this id; what could be no id is not there."""
         try:
             return self._ids is not None and bool(self._find(check_ids([key], self.kind))[0] >= 0)
         except InputError:
             return False
 
     def take(self, positions: Positions) -> IdArray:
-        """Return the ids at positions; -1 gives -1 or None."""
         return np.full(positions.shape, -1, dtype=np.int64) if self._ids is None else self._ids.take(positions)
 
     def add(self, ids: ArrayLike, values: NDArray[Any]) -> None:
-        """Add rows under new ids."""
         checked = check_unique(check_ids(ids, self.kind), len(values))
         if not len(checked):
             return
@@ -315,7 +299,6 @@ class Rows:
         self._values.append(values)
 
     def remove(self, ids: ArrayLike) -> int:
-        """Remove the rows of these ids, as far as there are any; return how many there were."""
         found = self._find(check_ids(ids, self.kind))
         new = np.unique(found[found >= 0])
         self.gone = np.union1d(self.gone, new) if len(new) else self.gone
@@ -323,7 +306,6 @@ class Rows:
 
     @property
     def crowded(self) -> bool:
-        """Whether there are so many tombstones that the gaps should be closed."""
         return len(self.gone) > max(_FEW, math.isqrt(len(self.values)))
 
     def buries(self, ids: ArrayLike) -> bool:
@@ -343,7 +325,6 @@ class Rows:
         return kept
 
     def update(self, ids: ArrayLike, values: NDArray[Any]) -> Positions:
-        """Give existing ids other values; return their positions."""
         checked = check_unique(check_ids(ids, self.kind), len(values))
         places = self._find(checked)
         if (places < 0).any():

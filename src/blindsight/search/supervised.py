@@ -3,10 +3,10 @@
 *KSH* (Liu, Wang, Ji, Jiang and Chang, "Supervised Hashing with Kernels", CVPR 2012) wants the inner products of the
 codes of l labelled rows to be r for pairs of one class and -r for the others, r being the number of bits: it minimises
 || sum_k h_k h_k^T - r S ||^2 greedily. With R_k = r S - sum_(t<k) h_t h_t^T, bit k maximises h^T R_k h over
-h = sgn(K a), from the spectral relaxation on by gradient steps on the sigmoid-smoothed objective; the better of the two
-is kept. Liu et al. climb by Nesterov's method; here L-BFGS does, in coordinates where the kernel features are
-orthonormal. S = 2 Y Y^T - 1 1^T with the classes Y as indicators, so R is never laid out, and thousands of rows can
-take part. Symbols: a_k is a column of `KernelHash.matrix`, mu_j is `mean`, l `pairs_rows`, m `anchors`.
+h = sgn(K a), by gradient steps from the spectral relaxation on a sigmoid-smoothed objective; the better of the two is
+kept. The paper climbs by Nesterov's method, this by L-BFGS in coordinates where the kernel features are orthonormal.
+S = 2 Y Y^T - 1 1^T with the classes Y as indicators, so R is never laid out, and thousands of rows can take part.
+Symbols: a_k is a column of `KernelHash.matrix`, mu_j is `mean`, l `pairs_rows`, m `anchors`.
 
 *SDH* (Shen, Shen, Liu and Shen, "Supervised Discrete Hashing", CVPR 2015) minimises over codes B, classifier W and
 projection P
@@ -15,8 +15,7 @@ projection P
 
 where phi are kernel features of some anchor rows. W is a ridge regression (G-step, `ridge`), P a least-squares fit
 (F-step, `_projection`), and B is improved bit by bit, each column in closed form with all others fixed (B-step,
-`discrete_descent`). No step raises the objective. Symbols: B (L x n there) is `codes`, n x bits; W `classifier`; F(x)
-`fitted`.
+`discrete_descent`). No step raises the objective. B (L x n there) is `codes`, n x bits; W `classifier`; F(x) `fitted`.
 """
 
 from collections.abc import Mapping
@@ -35,7 +34,7 @@ from blindsight.search.function import Classes, Floats, HashFunction, HashLearne
 
 Doubles = NDArray[np.float64]
 
-_ROWS = 4096  # rows whose kernel features are in memory at once, beside those asked for
+_ROWS = 4096  # rows whose kernel features are in memory at once, besides those asked for
 _RANK = 1e-4  # singular values of the kernel features below this share of the largest are taken for noise
 _STEPS = 50  # of L-BFGS for one bit
 
@@ -109,10 +108,7 @@ def kernel_features(X: Floats, anchors: Floats, bandwidth: float) -> Floats:
 def choose_anchors(
     X: Floats, anchors: int, bandwidth: float | None, generator: np.random.Generator
 ) -> tuple[Floats, float]:
-    """Draw rows as anchors (all rows, where there are no more) and return them with the bandwidth.
-
-    Unless it is given, the bandwidth is such that 2 bandwidth^2 is the mean squared distance of rows and anchors.
-    """
+    """Draw rows as anchors; 2 bandwidth^2 is, unless given, the mean squared distance of rows and anchors."""
     if anchors < 1:
         raise InputError(f"a kernel needs at least 1 anchor; got {anchors}.")
     chosen = X[np.sort(generator.choice(len(X), size=min(anchors, len(X)), replace=False))]
@@ -130,8 +126,7 @@ def choose_anchors(
 class KSH(HashLearner):
     """Kernel-based supervised hashing: `bits` greedy bits over `anchors` rows, from the pairs among `pairs_rows` rows.
 
-    Any number of bits can be learned, whatever the dimension: bits beyond what the pairs ask for refine what is left.
-    With fewer rows than anchors or than `pairs_rows`, all rows serve. `bandwidth` of the kernel is measured if None.
+    Any number of bits can be learned; where rows are fewer, all serve. The kernel's `bandwidth` is measured if None.
     """
 
     supervised = True
@@ -177,15 +172,12 @@ class Residual:
         return cls(left, np.array([2.0 * bits] * indicators.shape[1] + [-1.0 * bits]))
 
     def without(self, bit: Doubles) -> "Residual":
-        """Return what is left when a bit (-1 and +1) has taken its share."""
         return Residual(np.column_stack([self.left, bit]), np.append(self.weights, -1.0))
 
     def times(self, vector: Doubles) -> Doubles:
-        """Return R @ vector."""
         return np.asarray(self.left @ (self.weights * (vector @ self.left)))
 
     def between(self, basis: Doubles) -> Doubles:
-        """Return basis^T R basis."""
         projected = basis.T @ self.left
         return np.asarray((projected * self.weights) @ projected.T)
 
@@ -211,7 +203,6 @@ def smoothed_loss(weights: Doubles, basis: Doubles, residual: Residual) -> tuple
 
 
 def signs(scores: Doubles) -> Doubles:
-    """Return +1 where a score is >= 0, else -1: as codes are made."""
     return np.where(scores >= 0, 1.0, -1.0)
 
 
@@ -230,10 +221,9 @@ _JITTER = 1e-6  # of the mean diagonal: anchors that lie close together make ker
 
 @dataclass(eq=False, repr=False)
 class SDH(HashLearner):
-    """Supervised discrete hashing: `iterations` rounds of the three steps over `anchors` rows.
+    """Supervised discrete hashing: `iterations` rounds of the three steps over `anchors` rows (at most all).
 
-    Any number of bits can be learned, whatever the dimension and the number of rows; with fewer rows than anchors all
-    rows serve. Takes 4 n anchors bytes of memory. `bandwidth` of the kernel is measured if None.
+    Any number of bits can be learned. Takes 4 n anchors bytes of memory. The kernel's `bandwidth` is measured if None.
     """
 
     supervised = True
@@ -268,7 +258,6 @@ class SDH(HashLearner):
 
 
 def ridge(codes: Doubles, labels: Doubles, lam: float) -> Doubles:
-    """Return the W that minimises || Y - B W ||^2 + lam || W ||^2."""
     return np.asarray(cho_solve(cho_factor(codes.T @ codes + lam * np.eye(codes.shape[1])), codes.T @ labels))
 
 
@@ -300,5 +289,4 @@ def _gram_factor(features: Floats) -> tuple[Doubles, bool]:
 
 
 def _projection(features: Floats, factor: tuple[Doubles, bool], codes: Doubles) -> Floats:
-    """Return the P that minimises || B - phi(X) P ||^2."""
     return np.asarray(cho_solve(factor, (features.T @ codes.astype(np.float32)).astype(np.float64)), dtype=np.float32)

@@ -8,10 +8,10 @@ a codebook, classes) are public and do not depend on the record.
 Viswanath, "Extremal mechanisms for local differential privacy", JMLR 2016: best where epsilon is large).
 
 *SubsetSelection* releases a set of `size` symbols. With probability size e^epsilon / (size e^epsilon + k - size) it is
-any set that holds the truth, else any that does not. (Wang et al., "Mutual information optimally local private discrete
-distribution estimation", 2016; Ye and Barg, "Optimal schemes for discrete distribution estimation under locally
-differential privacy", IEEE Transactions on Information Theory 2018, with size as d: best where epsilon is small.) With
-size 1 it is k-ary response.
+any set that holds the truth, else any that does not; with size 1 it is k-ary response. (Wang et al., "Mutual
+information optimally local private discrete distribution estimation", 2016; Ye and Barg, "Optimal schemes for discrete
+distribution estimation under locally differential privacy", IEEE Trans. Information Theory 2018, with size as d: best
+where epsilon is small.)
 
 *Rounding.* e^epsilon is irrational. `odds` rounds it down to 128 digits, and with that every probability is a fraction
 that the draws keep exactly; the true loss is ln(odds), below epsilon by less than 2^-120.

@@ -25,8 +25,7 @@ from typing import NamedTuple
 from blindsight.dp.accounting import BoundedLoss, Composition, GaussianLoss, LaplaceLoss, Loss, compose
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.rng import ByteSource, system_bytes
-from blindsight.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
-from blindsight.selective.protection import Sharing
+from blindsight.selective.protection import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian, Sharing
 from blindsight.statement import Claim, Neighbours, PrivacyStatement, Unit, randomness_of, rounded_up
 from blindsight.sums import HIDING_SCHEMES, SCHEMES, Session
 

@@ -36,10 +36,16 @@ from blindsight.selective.accounting import neighbouring, protected_unit, upload
 from blindsight.selective.codec import Vector
 from blindsight.selective.methods import LEAST_TOGETHER, SelectiveMethod
 from blindsight.selective.networks import FlatParameters, module_from
-from blindsight.selective.noise import Noise, RecordGaussian, calibrate_participant, calibrate_record
-from blindsight.selective.protection import Selection, Sharing
+from blindsight.selective.protection import (
+    Noise,
+    RecordGaussian,
+    Selection,
+    Sharing,
+    calibrate_participant,
+    calibrate_record,
+)
 from blindsight.selective.timeline import Photos, Setting, train_initial
-from blindsight.selective.trainers import NetworkTrainer, RecordGradients
+from blindsight.selective.trainers import DECAY, LOCAL_STEPS, NetworkTrainer, RecordGradients
 from blindsight.statement import PrivacyStatement
 
 Collection = Dataset | tuple[ArrayLike, ArrayLike]
@@ -47,12 +53,6 @@ ProtectedUnit = Literal["record", "participant"]
 
 BATCH = 32
 """Pictures that a step takes where no noise asks for more."""
-
-LOCAL_STEPS = 10
-"""Passes over the pictures of an upload; where each record is protected, the noise is made for all of them."""
-
-DECAY = 0.01
-"""How the rate decays where nobody says it: in the t-th upload it is divided by 1 + t / 100."""
 
 _RATES = {"sgd": 0.05, "rmsprop": 1e-3, "adam": 1e-3}
 _LEAST_UPLOADS = 4  # of the participant with fewest pictures, however large a batch would be best
@@ -224,7 +224,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         `public` pictures give the first model, the names of the classes, and a clip that nobody names. `test` pictures
         are scored before and after. A `ledger` is charged under `scope` before anything is learned from them.
         """
-        self._check()
+        self.check()
         named = _named(participants if y is None else [(participants, y)])
         if public is not None:
             self.classes_ = self._names(_labels(public))
@@ -282,7 +282,8 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.model_.decision_function(X)
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Refuse settings that contradict themselves, before any picture is read."""
         if self.unit not in (None, "record", "participant"):
             raise UnknownNameError("unit", str(self.unit), ("record", "participant"))
         if (self.epsilon is None) != (self.unit is None) or (self.epsilon is None) != (self.delta is None):

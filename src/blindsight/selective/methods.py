@@ -25,7 +25,7 @@ Neighbouring runs differ in whether one participant's changes count or are zero;
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import numpy as np
@@ -44,9 +44,8 @@ from blindsight.selective.accounting import (
     sharing_statement,
 )
 from blindsight.selective.codec import ParameterLayout, SparseUpdate, Vector, encode_sparse, most_bytes
-from blindsight.selective.noise import ParticipantGaussian, RecordGaussian
 from blindsight.selective.participant import Participant
-from blindsight.selective.protection import Sharing
+from blindsight.selective.protection import ParticipantGaussian, RecordGaussian, Sharing
 from blindsight.selective.server import ParameterServer
 from blindsight.selective.simulation import (
     EncryptedTurns,
@@ -62,6 +61,7 @@ from blindsight.selective.timeline import MethodRun, Photos, Setting, Traffic
 from blindsight.selective.trainers import Trainer
 from blindsight.statement import PrivacyStatement, randomness_of
 from blindsight.sums import Session, open_session
+from blindsight.sums.roles import Record, forget
 
 OrderName = Literal["round-robin", "random", "asynchronous"]
 
@@ -231,8 +231,9 @@ class SelectiveMethod:
 
     They come in `order`; asynchronously the fastest is `speed_ratio` times as fast as the slowest, and uploads that are
     more than `max_staleness` uploads late are refused. With `encrypted`, a scheme of `blindsight.sums`, the server is
-    given only the sum of what all who are ready share in a turn. With a `budget`, an epsilon, nobody makes an upload
-    that would make it spend more.
+    given only the sum of what all who are ready share in a turn. With `half_download` parameters come as float16. With
+    a `budget`, an epsilon, nobody makes an upload that would make it spend more. `record` is called with every message
+    the server receives.
     """
 
     name: str
@@ -243,6 +244,8 @@ class SelectiveMethod:
     max_staleness: int | None = None
     encrypted: str | None = None
     budget: float | None = None
+    half_download: bool = False
+    record: Record = field(default=forget, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.order not in get_args(OrderName):
@@ -266,6 +269,7 @@ class SelectiveMethod:
             batch=setting.batch,
             download=self.download,
             max_staleness=self.max_staleness,
+            half=self.half_download,
             together=1 if self.encrypted is None else max(LEAST_TOGETHER, among),
         )
 
@@ -302,7 +306,7 @@ class SelectiveRun(MethodRun):
         trainers = {name: setting.make_trainer(record_noise=inside) for name in setting.participants}
         first = next(iter(trainers.values()))
         self._terms = method.terms(first.layout, setting)
-        self._server = _MeteredServer(self._terms, setting.initial)
+        self._server = _MeteredServer(self._terms, setting.initial, record=method.record)
         self._server.traffic = self.traffic
         self._participants = self._join(trainers)  # which refuses trainers that do not tell their epochs
         self._steps = 1 if inside is None else first.epochs

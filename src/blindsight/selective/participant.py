@@ -25,30 +25,216 @@ was refused (`withdraw`). Until then it can be sent again, and no other takes it
 With residuals (error feedback), all that was not sent, or was in a withdrawn upload, is added to the next change.
 Without, it stays in the participant's own copy until a download overwrites it, as in the paper.
 
-With a `path`, all it knows is on disk before anything that depends on it leaves it (`storage`).
+*The file of a participant*, which its owner alone can read, is replaced as a whole and synced before anything that
+depends on it leaves. So one that is killed at any moment and loaded again stands where it last acted: it neither trains
+twice on a photo nor sends two different uploads with one number. Training that was cut short is done again, from the
+same place of the random generator, and is charged for again where there is a ledger. What its trainer remembers, such
+as the moments of Adam, is kept too. Only one process at a time works with a file; the lock of a killed one is free.
 
 Shokri and Shmatikov 2015, section 5; Bu 2019, section 6. theta_u and gamma are in `Sharing`, theta_d and the batch size
 in `SelectiveTerms`, the learning rate alpha is the trainer's.
 """
 
-from dataclasses import replace
+import glob
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from blindsight.crypto.wire import Secret, decode, encode
 from blindsight.dp.accounting import Loss
 from blindsight.dp.ledger import Ledger
-from blindsight.errors import BudgetExceededError, InputError, MessageError, PrivacyError, UnknownNameError
-from blindsight.files import AnyPath
+from blindsight.errors import (
+    BudgetExceededError,
+    CorruptFileError,
+    InputError,
+    MessageError,
+    PrivacyError,
+    StorageError,
+    UnknownNameError,
+)
+from blindsight.files import AnyPath, as_path, held_lock, read_arrays, storage_errors, write_arrays
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.selective.accounting import neighbouring, protected_unit, upload_loss
 from blindsight.selective.codec import LARGEST_PARAMETER, SparseUpdate, Vector, decode_sparse, encode_sparse
-from blindsight.selective.noise import ParticipantGaussian, RecordGaussian
-from blindsight.selective.protection import Sharing, protect
-from blindsight.selective.storage import Membership, ParticipantFile, ParticipantState, UnderWay
+from blindsight.selective.protection import ParticipantGaussian, RecordGaussian, Sharing, protect, remainder
 from blindsight.selective.terms import Answer, Receipt, Request, SelectiveTerms, Upload
-from blindsight.selective.trainers import DivergedError, Trainer, check_labels, check_photos
+from blindsight.selective.trainers import DivergedError, Trainer, UnknownClassError, check_labels, check_photos
+from blindsight.sums.storage import refuse_to_overwrite
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class UnderWay(Secret):
+    """What is not settled: what there was to send, what of it was sent, and in which upload (none: into a sum)."""
+
+    wanted: Vector
+    update: SparseUpdate
+    upload: bytes = b""
+
+    def is_the_one_of(self, digest: bytes) -> bool:
+        """Whether it was sent in the upload that has this SHA-256."""
+        return hashlib.sha256(self.upload).digest() == digest
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ParticipantState(Secret):
+    """Where a participant stands."""
+
+    local: Vector | None = None
+    version: int = -1
+    sequence: int = 0  # of the last upload that the server added
+    residual: Vector | None = None
+    under_way: UnderWay | None = None
+    inputs: tuple[NDArray[Any], ...] = ()
+    labels: tuple[np.int64, ...] = ()
+    gathered: int = 0
+    charged: bool = False  # for the batch trained on last, and all went well
+    spent: bool = False
+
+    def with_photos(self, rows: NDArray[Any], labels: NDArray[np.int64]) -> "ParticipantState":
+        """Take in photos, behind those that wait."""
+        return replace(
+            self,
+            inputs=(*self.inputs, *rows.copy()),
+            labels=(*self.labels, *labels),
+            gathered=self.gathered + len(rows),
+        )
+
+    def trained(self, batch: int, local: Vector, under_way: UnderWay, *, charged: bool) -> "ParticipantState":
+        """Give up the photos of a batch for what was learned from them."""
+        return replace(
+            self,
+            local=local,
+            under_way=under_way,
+            inputs=self.inputs[batch:],
+            labels=self.labels[batch:],
+            charged=charged,
+        )
+
+    def settled(self, arrived: SparseUpdate, sharing: Sharing) -> "ParticipantState":
+        """Remember, with residuals, what of that under way did not arrive."""
+        assert self.under_way is not None
+        residual = remainder(self.under_way.wanted, arrived, sharing) if sharing.residual else self.residual
+        return replace(self, residual=residual, under_way=None)
+
+    def withdrawn(self, sharing: Sharing) -> "ParticipantState":
+        """Remember, with residuals, all that was under way: nothing arrived."""
+        if self.under_way is not None and sharing.residual:
+            return replace(self, residual=self.under_way.wanted, under_way=None)
+        return replace(self, under_way=None)
+
+    def added(self, sequence: int, digest: bytes, sharing: Sharing) -> "ParticipantState":
+        """Learn which upload was added last; if a withdrawn one of the same number was, that under way cannot be."""
+        after = replace(self, sequence=sequence)
+        if sequence == self.sequence or self.under_way is None or not self.under_way.upload:
+            return after
+        if self.under_way.is_the_one_of(digest):
+            return after.settled(self.under_way.update, sharing)
+        return after.withdrawn(sharing)
+
+
+_PARTICIPANT_KIND = "blindsight/participant.2"
+_GENERATOR = "PCG64"  # numpy's default, whose position is a few whole numbers
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What never changes: who takes part in which run, sharing how at what cost (in words), counted or not."""
+
+    name: str
+    terms: SelectiveTerms
+    manner: str
+    counted: bool
+
+
+class ParticipantFile:
+    """The file of one participant, locked until `close` or the end of the process."""
+
+    def __init__(self, path: AnyPath, *, new: bool) -> None:
+        """Lock the file, which must not be there if it is `new` and must be otherwise."""
+        path = as_path(path)
+        self.path = path
+        with storage_errors("use", path):
+            if new:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            elif path.stat().st_mode & 0o077:
+                raise StorageError(f"others can read the photos in {path}. Run: chmod 600 {path}")
+            lock = path.with_name(f".{path.name}.lock")
+            self.close = held_lock(self, lock, f"another process works with {path}. Let it finish first.")
+        if new:
+            refuse_to_overwrite(path)
+
+    def write(
+        self, member: Membership, state: ParticipantState, rng: np.random.Generator, memory: dict[str, NDArray[Any]]
+    ) -> None:
+        """Replace the file, or raise and leave it as it was."""
+        if not self.close.alive:
+            raise StorageError(f"{self.path} was closed, and another process may work with it. Load it again.")
+        position = rng.bit_generator.state
+        if position["bit_generator"] != _GENERATOR:
+            raise InputError(f"only a generator of the kind {_GENERATOR} can be kept in a file. Give a seed instead.")
+        document = {
+            "name": member.name,
+            "terms": member.terms.to_bytes().hex(),
+            "manner": member.manner,
+            "counted": member.counted,
+            "generator": position,
+            **{field: getattr(state, field) for field in _NUMBERS},
+        }
+        remembered = {f"memory {name}": array for name, array in memory.items()}
+        write_arrays(self.path, _PARTICIPANT_KIND, document, _arrays(state) | remembered, private=True)
+
+    def read(self) -> tuple[Membership, ParticipantState, np.random.Generator, dict[str, NDArray[Any]]]:
+        """Return what was written last."""
+        with storage_errors("clean", self.path):
+            for part in self.path.parent.glob(f".{glob.escape(self.path.name)}.????????.part"):
+                part.unlink()  # a writer was killed in the middle
+        document, arrays = read_arrays(self.path, _PARTICIPANT_KIND)
+        try:
+            terms = SelectiveTerms.from_bytes(bytes.fromhex(document["terms"]))
+            member = Membership(document["name"], terms, document["manner"], document["counted"])
+            rng = np.random.Generator(np.random.PCG64())
+            rng.bit_generator.state = document["generator"]
+            memory = {name[7:]: array for name, array in arrays.items() if name.startswith("memory ")}
+            return member, _state(document, arrays, terms.dimension), rng, memory
+        except (KeyError, TypeError, ValueError, AttributeError, MessageError) as error:
+            raise CorruptFileError(f"{self.path} holds no usable state: {error}.") from None
+
+
+_NUMBERS = ("version", "sequence", "gathered", "charged", "spent")
+_VECTORS = ("local", "residual")
+
+
+def _arrays(state: ParticipantState) -> dict[str, NDArray[Any]]:
+    arrays: dict[str, NDArray[Any]] = {
+        name: vector for name in _VECTORS if (vector := getattr(state, name)) is not None
+    }
+    if state.inputs:
+        arrays |= {"inputs": np.stack(state.inputs), "labels": np.array(state.labels, dtype=np.int64)}
+    if (sent := state.under_way) is not None:
+        upload = np.frombuffer(sent.upload, dtype=np.uint8)
+        arrays |= {"wanted": sent.wanted, "places": sent.update.indices, "values": sent.update.values, "upload": upload}
+    return arrays
+
+
+def _state(document: dict[str, Any], arrays: dict[str, NDArray[Any]], dimension: int) -> ParticipantState:
+    under_way = None
+    if "wanted" in arrays:
+        update = SparseUpdate(dimension, arrays["places"], arrays["values"])
+        under_way = UnderWay(arrays["wanted"], update, arrays["upload"].tobytes())
+    for name in (*_VECTORS, "wanted"):
+        if name in arrays and (arrays[name].shape != (dimension,) or arrays[name].dtype != np.float32):
+            raise ValueError(f"{name} is no vector of {dimension} parameters")
+    return ParticipantState(
+        inputs=tuple(arrays.get("inputs", ())),
+        labels=tuple(arrays.get("labels", ())),
+        local=arrays.get("local"),
+        residual=arrays.get("residual"),
+        under_way=under_way,
+        **{name: document[name] for name in _NUMBERS},
+    )
 
 
 def check_joining(name: str, terms: SelectiveTerms, trainer: Trainer, sharing: Sharing) -> None:
@@ -171,7 +357,7 @@ class Participant(Secret):
         """Go on where the participant that kept its state at `path` stopped or was killed."""
         file = ParticipantFile(path, new=False)
         try:
-            member, state, rng = file.read()
+            member, state, rng, memory = file.read()
             itself = cls(
                 member.name,
                 member.terms,
@@ -186,6 +372,10 @@ class Participant(Secret):
                 raise PrivacyError(f"what {itself.name!r} shares is counted by a ledger. Give it the same one again.")
             if itself._member.manner != member.manner:
                 raise InputError(f"{itself.name!r} shared in another way so far. Give it the same sharing and trainer.")
+            try:
+                trainer.recall(memory)
+            except (KeyError, IndexError, ValueError) as error:
+                raise InputError(f"what {itself.name!r} remembers is another trainer's: {error}.") from None
         except BaseException:
             file.close()
             raise
@@ -205,7 +395,7 @@ class Participant(Secret):
     def _keep(self, state: ParticipantState) -> None:
         """Go on to another state, which is on disk then; if it cannot be written, stay in this one."""
         if self._file is not None:
-            self._file.write(self._member, state, self._rng)
+            self._file.write(self._member, state, self._rng, self._trainer.memory())
         self._state = state
 
     @property
@@ -248,11 +438,17 @@ class Participant(Secret):
         """Whether it can train now: enough photos, budget left, and nothing of unknown fate."""
         return self.waiting >= self.terms.batch and not self.spent and self._state.under_way is None
 
-    def gather(self, inputs: ArrayLike, labels: ArrayLike) -> None:
-        """Take in new photos and their classes, counted from 0; each is trained on once, in the order of arrival."""
+    def gather(self, inputs: ArrayLike, labels: ArrayLike, *, refuse: bool = True) -> None:
+        """Take in new photos and their classes, counted from 0; each is trained on once, in the order of arrival.
+
+        Classes that the model does not have are refused, unless whoever chose the classes would see that.
+        """
         state = self._state
         rows = check_photos(inputs, state.inputs[0].shape if state.inputs else None)
-        self._keep(state.with_photos(rows, check_labels(labels, len(rows))))
+        truth = check_labels(labels, len(rows))
+        if refuse:
+            self._trainer.check(rows, truth)
+        self._keep(state.with_photos(rows, truth))
 
     def request(self) -> bytes:
         """Ask the server for its most updated parameters; for all at first."""
@@ -356,7 +552,7 @@ class Participant(Secret):
         inputs, labels = (np.stack(photos[: self.terms.batch]) for photos in (self._state.inputs, self._state.labels))
         try:
             after = self._trainer.train(before.copy(), inputs, labels, int(self._rng.integers(2**63)))
-        except DivergedError:
+        except (DivergedError, UnknownClassError):
             if not self._noise_outside:
                 raise
             return before

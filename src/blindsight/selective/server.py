@@ -2,8 +2,18 @@
 
 *The guarantee.* An upload is added once or not at all. Whatever is a duplicate, too late, damaged, too large, not
 finite, or of another run, network or participant is refused with one sentence (`MessageError`), counted, and changes
-nothing; whoever sends its last upload once more is told again that it was added. With a folder, an acknowledged upload
-survives a kill at any moment (`storage`).
+nothing; whoever sends its last upload once more is told again that it was added.
+
+*The folder of a server*: an upload that was acknowledged is there after any crash, once. The *journal*
+(`sums.storage.MessageJournal`) holds every upload as it came: it is appended to and synced before the upload is
+acknowledged, so receiving one costs a write of its own bytes. The *snapshot* holds the parameters, counters and version
+after some uploads; now and then a new one replaces it, and then the journal begins anew. Whatever moment the server is
+killed at, the folder holds a whole snapshot and a journal that begins at it or before:
+
+* in the middle of an append: the torn end was never acknowledged and is cut off when the journal is read;
+* between append and acknowledgement: the upload counts, and the participant's next download tells it so;
+* between snapshot and new journal: uploads are numbered by the version they make, and those in the snapshot are passed
+  over when the journal is replayed.
 
 R. Shokri, V. Shmatikov, "Privacy-Preserving Deep Learning", CCS 2015, and M. Bu's study of it with photos (2019): the
 server keeps w_global and a counter "stat" per parameter; upload: w += dw, stat += 1; download: the fraction theta_d
@@ -18,31 +28,200 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Literal, NoReturn, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.crypto.wire import Message, decode, encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
-from blindsight.files import AnyPath
+from blindsight.files import AnyPath, as_path, held_lock, read_arrays, storage_errors, write_arrays
 from blindsight.selective.codec import (
     LARGEST_PARAMETER,
     NotFiniteError,
     SparseUpdate,
     Vector,
+    as_half,
     decode_sparse,
     encode_sparse,
+    every_place,
 )
-from blindsight.selective.storage import NO_UPLOAD, LastUpload, ServerState, ServerStore
-from blindsight.selective.terms import Answer, Receipt, Request, SelectiveTerms, Total, Upload
+from blindsight.selective.protection import select_largest
+from blindsight.selective.terms import Answer, JournalBegun, Receipt, Request, SelectiveTerms, Total, Upload
 from blindsight.sums.roles import Record, forget
+from blindsight.sums.storage import MessageJournal, refuse_to_overwrite
 
 Reason = Literal["damaged", "oversized", "stranger", "duplicate", "late", "alone", "not finite"]
 """Why an upload was refused; "alone" is a single one, or a sum of too few, where the terms ask for more together."""
 
 M = TypeVar("M", bound=Message)
+
+
+class LastUpload(NamedTuple):
+    """Number and SHA-256 of the last upload of one participant that was added, and the version it made."""
+
+    sequence: int
+    digest: bytes
+    version: int
+
+
+NO_UPLOAD = LastUpload(0, b"", 0)
+
+
+@dataclass(eq=False)
+class ServerState:
+    """One version of the parameters; every addition makes the next."""
+
+    parameters: Vector
+    counters: NDArray[np.int64]  # by parameter: in how many additions it was
+    version: int = 0
+    turn: int = 0  # the last turn whose sum was added
+    uploads: dict[str, LastUpload] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, parameters: Vector) -> "ServerState":
+        """Return the state at the beginning."""
+        return cls(np.array(parameters, dtype=np.float32), np.zeros(len(parameters), dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """How large it is."""
+        return self.parameters.nbytes + self.counters.nbytes
+
+    def sums(self, update: SparseUpdate) -> Vector:
+        """Return the parameters at the update's places after adding it; one too large is a `MessageError`."""
+        if not np.isfinite(update.values).all():
+            raise MessageError("the upload holds values that are not finite.")
+        with np.errstate(over="ignore"):
+            sums = self.parameters[_places(update)] + update.values
+        if not (np.abs(sums) <= LARGEST_PARAMETER).all():
+            raise MessageError(f"adding the upload would make parameters larger than {LARGEST_PARAMETER:,.0f}.")
+        return sums
+
+    def replace(self, update: SparseUpdate, sums: Vector) -> None:
+        """Go on to the next version, with these `sums` at the places of the update."""
+        places = _places(update)
+        self.parameters[places] = sums
+        self.counters[places] += 1
+        self.version += 1
+
+    def most_updated(self, count: int) -> SparseUpdate:
+        """Return the `count` parameters that were updated most; among equals those that come first.
+
+        >>> state = ServerState(np.arange(5, dtype=np.float32), np.array([1, 3, 1, 0, 1]))
+        >>> state.most_updated(3).indices.tolist()
+        [0, 1, 2]
+        """
+        if count == len(self.counters):
+            return SparseUpdate(count, every_place(count), self.parameters.copy())
+        indices = select_largest(self.counters.astype(np.float64), count)
+        return SparseUpdate(len(self.counters), indices, self.parameters[indices])
+
+
+def _places(update: SparseUpdate) -> slice | NDArray[np.int64]:
+    """Return where an update goes, in the way numpy is quickest with."""
+    return slice(None) if update.indices.size == update.dimension else update.indices
+
+
+_SERVER_KIND = "blindsight/parameter-server.1"
+_LEAST_JOURNAL = 1 << 20  # bytes; a shorter journal is not worth a snapshot
+_SNAPSHOTS_WORTH = 4  # so all snapshots together write a quarter of what uploads do
+
+
+class ServerStore:
+    """The folder of one server, locked until `close` or the end of the process.
+
+    A snapshot is due when the journal holds `journal_bytes` (None: four times the state, and at least 1 MiB).
+    """
+
+    def __init__(self, folder: AnyPath, *, create: bool = False, journal_bytes: int | None = None) -> None:
+        """Lock the folder, which must be there unless it is to be created."""
+        folder = as_path(folder)
+        self.folder = folder
+        self.snapshot_path = folder / "snapshot.npz"
+        self._journal = MessageJournal(folder / "journal")
+        self._journal_bytes = journal_bytes
+        self._size = 0  # of the journal, as the last acknowledged upload left it
+        with storage_errors("use", folder):
+            if create:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            busy = f"another server works in {folder}. Stop it first, or use another folder."
+            self.close = held_lock(self, folder / "lock", busy)
+
+    def begin(self, terms: SelectiveTerms, state: ServerState) -> None:
+        """Make the files of a new server; those of an earlier one are never overwritten."""
+        refuse_to_overwrite(self.snapshot_path)
+        self._restart_journal(terms, state)
+        self._write_snapshot(terms, state)  # comes last: without it there is no server to resume
+
+    def load(self) -> tuple[SelectiveTerms, ServerState]:
+        """Return the terms and the state of the snapshot; `uploads` returns what came since."""
+        with storage_errors("clean", self.folder):
+            for part in self.folder.glob(".*.part"):
+                part.unlink()  # a writer was killed in the middle
+        document, arrays = read_arrays(self.snapshot_path, _SERVER_KIND)
+        try:
+            terms = SelectiveTerms.from_bytes(bytes.fromhex(document["terms"]))
+            uploads = {
+                name: LastUpload(sequence, bytes.fromhex(digest), version)
+                for name, (sequence, digest, version) in document["uploads"].items()
+            }
+            parameters, counters = arrays["parameters"].astype(np.float32), arrays["counters"].astype(np.int64)
+            if parameters.shape != (terms.dimension,) or counters.shape != (terms.dimension,):
+                raise ValueError("the parameters are not those of the terms")
+            return terms, ServerState(parameters, counters, document["version"], document["turn"], uploads)
+        except (KeyError, TypeError, ValueError, AttributeError, MessageError) as error:
+            raise CorruptFileError(f"{self.snapshot_path} holds no usable state: {error}.") from None
+
+    def uploads(self, terms: SelectiveTerms, version: int) -> Iterator[bytes]:
+        """Yield what the journal holds beyond this version, in order."""
+        records = self._journal.messages()
+        try:
+            begun = decode(next(records, b""), JournalBegun)
+        except MessageError as error:
+            raise CorruptFileError(f"{self._journal.path} is not a server's journal: {error}") from None
+        if begun.terms != terms.digest or begun.version > version:
+            raise CorruptFileError(f"{self._journal.path} does not continue {self.snapshot_path.name}.")
+        for made, record in enumerate(records, start=begun.version + 1):
+            if made > version:
+                yield record
+        self._size = self._journal.path.stat().st_size
+
+    def append(self, upload: bytes) -> None:
+        """Write an upload through to the disk, or raise: then it is not to be acknowledged, and nothing changed."""
+        path = self._journal.path
+        if not self.close.alive:
+            raise StorageError(f"the server was closed, and another may work in {self.folder}. Resume it from there.")
+        with storage_errors("use", path):
+            size = path.stat().st_size
+        if size != self._size:
+            raise StorageError(f"{path} was changed, or a write was interrupted. Resume the server from its folder.")
+        self._journal.append(upload)
+        self._size += len(upload)
+
+    def snapshot_if_due(self, terms: SelectiveTerms, state: ServerState) -> None:
+        """Replace the snapshot and begin a new journal if this one has become long."""
+        due = self._journal_bytes
+        if self._size < (max(_LEAST_JOURNAL, _SNAPSHOTS_WORTH * state.nbytes) if due is None else due):
+            return
+        self._write_snapshot(terms, state)
+        self._restart_journal(terms, state)
+
+    def _write_snapshot(self, terms: SelectiveTerms, state: ServerState) -> None:
+        document = {
+            "terms": terms.to_bytes().hex(),
+            "version": state.version,
+            "turn": state.turn,
+            "uploads": {name: [last.sequence, last.digest.hex(), last.version] for name, last in state.uploads.items()},
+        }
+        arrays: dict[str, NDArray[Any]] = {"parameters": state.parameters, "counters": state.counters}
+        write_arrays(self.snapshot_path, _SERVER_KIND, document, arrays, private=True)
+
+    def _restart_journal(self, terms: SelectiveTerms, state: ServerState) -> None:
+        begun = JournalBegun(terms.digest, state.version)
+        self._journal.restart(begun)
+        self._size = len(encode(begun))
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +352,10 @@ class ParameterServer:
                 self._refuse("damaged", f"there is no version {message.version}; the newest is {state.version}.")
             places = self.terms.dimension if message.version < 0 else self.terms.downloaded
             last = state.uploads.get(message.participant, NO_UPLOAD)
-            body = encode_sparse(state.most_updated(places))
+            news = state.most_updated(places)
+            if self.terms.half:
+                news = replace(news, values=as_half(news.values))
+            body = encode_sparse(news, half=self.terms.half)
             return encode(Answer(message.terms, message.participant, state.version, last.sequence, last.digest, body))
 
     def _accept(self, blob: bytes, kind: type[Upload | Total]) -> _Addition:

@@ -31,9 +31,8 @@ from blindsight.crypto.wire import decode, encode
 from blindsight.errors import BudgetExceededError, InputError, MessageError, PrivacyError
 from blindsight.rng import science
 from blindsight.selective.codec import SparseUpdate, Vector, encode_sparse
-from blindsight.selective.noise import ParticipantGaussian
 from blindsight.selective.participant import Participant
-from blindsight.selective.protection import Sharing
+from blindsight.selective.protection import ParticipantGaussian, Sharing
 from blindsight.selective.server import ParameterServer
 from blindsight.selective.terms import Receipt, Total
 from blindsight.sums import RoundResult, Session

@@ -33,8 +33,15 @@ from blindsight.selective.methods import (
     SelectiveMethod,
 )
 from blindsight.selective.networks import VGG16Features, head, module_from, small_cnn
-from blindsight.selective.noise import Laplace, Noise, PublishedLaplace, calibrate_participant, calibrate_record
-from blindsight.selective.protection import Selection, Sharing
+from blindsight.selective.protection import (
+    Laplace,
+    Noise,
+    PublishedLaplace,
+    Selection,
+    Sharing,
+    calibrate_participant,
+    calibrate_record,
+)
 from blindsight.selective.timeline import (
     MakeTrainer,
     Method,
@@ -47,7 +54,8 @@ from blindsight.selective.timeline import (
     simulate_days,
     train_initial,
 )
-from blindsight.selective.trainers import NetworkTrainer, SoftmaxTrainer, check_passes
+from blindsight.selective.trainers import DECAY, LOCAL_STEPS, NetworkTrainer, SoftmaxTrainer, check_passes
+from blindsight.sums.roles import Record, forget
 
 OURS = "selective sharing"
 
@@ -142,6 +150,7 @@ class SharingOptions:
     bound: float | None = None
     residual: bool = False
     half: bool = False
+    half_download: bool = False
     order: OrderName = "round-robin"
     scheme: str | None = None
     noise: NoiseName = "none"
@@ -216,12 +225,19 @@ class SharingOptions:
                 )
         return self._sharing(uploads, among, steps)
 
-    def methods(self, schedule: Schedule, *, steps: int) -> tuple[Method, ...]:
-        """Return the method of these options and those to compare it with."""
+    def methods(self, schedule: Schedule, *, steps: int, record: Record = forget) -> tuple[Method, ...]:
+        """Return the method of these options, whose server's messages are given to `record`, and those beside it."""
         sharing = self.sharing(schedule, steps=steps)
         budget = self.epsilon if self.noise in ("participant", "record") else None
         ours = SelectiveMethod(
-            OURS, sharing, download=self.download, order=self.order, encrypted=self.scheme, budget=budget
+            OURS,
+            sharing,
+            download=self.download,
+            half_download=self.half_download,
+            order=self.order,
+            encrypted=self.scheme,
+            budget=budget,
+            record=record,
         )
         methods = [*plain_methods(ours)]
         for epsilon in self.epsilons:
@@ -280,8 +296,8 @@ class Training:
     optimiser: Optimiser = "sgd"
     learning_rate: float | None = None
     initial_epochs: int = 10
-    local_steps: int = 1
-    decay: float = 0.0
+    local_steps: int = LOCAL_STEPS
+    decay: float = DECAY
 
     def __post_init__(self) -> None:
         """Refuse names that mean nothing."""
@@ -384,10 +400,16 @@ class SharingResult:
 
     @classmethod
     def of(
-        cls, study: PhotoStudy, options: SharingOptions, *, on_day: OnDay | None = None, progress: Progress = silent
+        cls,
+        study: PhotoStudy,
+        options: SharingOptions,
+        *,
+        record: Record = forget,
+        on_day: OnDay | None = None,
+        progress: Progress = silent,
     ) -> Self:
         """Simulate the days of a study by the method that the options describe and by those to compare it with."""
-        methods = options.methods(study.schedule, steps=study.steps)
+        methods = options.methods(study.schedule, steps=study.steps, record=record)
         timeline = study.simulate(methods, delta=options.stated_delta, on_day=on_day, progress=progress)
         cost = options.cost(study.schedule, timeline, study.dimension, steps=study.steps)
         return cls(timeline, cost, len(study.schedule.participants))

@@ -30,13 +30,13 @@ from typing import Annotated, Any
 from blindsight.crypto.wire import MAX_BYTES, Limit, Message, decode, encode
 from blindsight.errors import InputError
 from blindsight.selective.codec import ParameterLayout
-from blindsight.selective.noise import check_number, check_whole
+from blindsight.selective.protection import check_number, check_whole
 
 Digest = Annotated[bytes, Limit(32)]
 Name = Annotated[str, Limit(256)]
 
 
-class TermsMessage(Message, name="selective/terms.1"):
+class TermsMessage(Message, name="selective/terms.2"):
     """See `terms.SelectiveTerms`; -1 stands for None."""
 
     run: Name
@@ -48,6 +48,7 @@ class TermsMessage(Message, name="selective/terms.1"):
     max_values: int
     max_staleness: int
     together: int
+    half: bool
 
 
 class Request(Message, name="selective/request.1"):
@@ -116,7 +117,8 @@ class SelectiveTerms:
     `batch` gathered photos make a participant train. It then gets the fraction `download` of the parameters that were
     updated most. An upload has at most `max_values` values (None: as many as there are parameters) and is refused if it
     builds on parameters that are more than `max_staleness` uploads old (None: however old). With `together` > 1 the
-    server takes no single upload, only sums of at least so many (`EncryptedTurns`).
+    server takes no single upload, only sums of at least so many (`EncryptedTurns`). With `half` parameters are handed
+    out rounded to float16; the server's own stay as they are.
     """
 
     run: str
@@ -128,6 +130,7 @@ class SelectiveTerms:
     max_values: int | None = None
     max_staleness: int | None = None
     together: int = 1
+    half: bool = False
 
     def __post_init__(self) -> None:
         """Refuse terms on which nobody could learn."""

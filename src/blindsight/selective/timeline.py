@@ -32,7 +32,7 @@ from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.selective.accounting import figure
 from blindsight.selective.codec import Vector
-from blindsight.selective.noise import RecordGaussian
+from blindsight.selective.protection import RecordGaussian
 from blindsight.selective.trainers import Trainer
 from blindsight.statement import PrivacyStatement
 

@@ -37,7 +37,7 @@ part in exactly `epochs` steps of a call. No photo can make such a training fail
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -51,12 +51,22 @@ from blindsight.extras import Module, Tensor, check_inputs, load_torch, seeded, 
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.selective.codec import ParameterLayout, Vector
 from blindsight.selective.networks import FlatParameters, layout_of, new_optimiser
-from blindsight.selective.noise import RecordGaussian, check_whole
+from blindsight.selective.protection import RecordGaussian, check_whole
 from blindsight.validation import check_features
+
+LOCAL_STEPS = 5
+"""Passes over the photos of an upload where nobody says it: they bring more than any choice of what is uploaded."""
+
+DECAY = 0.01
+"""How the rate decays where nobody says it: in the t-th upload it is divided by 1 + t / 100."""
 
 
 class DivergedError(InputError):
     """A training has left the finite numbers."""
+
+
+class UnknownClassError(InputError):
+    """A photo is of a class that the network does not have."""
 
 
 class Trainer(Protocol):
@@ -77,8 +87,18 @@ class Trainer(Protocol):
     def initial(self) -> Vector:
         """Return the parameters to begin with."""
 
+    def check(self, inputs: NDArray[Any], labels: NDArray[np.int64]) -> None:
+        """Refuse photos that the model cannot take and classes that it does not have: asked as they are gathered."""
+
+    def memory(self) -> dict[str, NDArray[Any]]:
+        """Return what it remembers from one training to the next, such as the moments of Adam; never shared."""
+        return {}
+
+    def recall(self, memory: Mapping[str, NDArray[Any]]) -> None:
+        """Go on with what `memory` returned."""
+
     def train(self, parameters: Vector, inputs: NDArray[Any], labels: NDArray[Any], seed: int) -> Vector:
-        """Return the parameters after training on these photos, a function of the arguments and its own state.
+        """Return the parameters after training on these photos, a function of the arguments and its own memory.
 
         With `record_noise` nothing about a photo may make it fail: one whose gradient is not finite counts as zero.
         """
@@ -120,7 +140,7 @@ def check_labels(labels: ArrayLike, count: int, classes: int | None = None) -> N
     if truth.min() < 0:
         raise InputError("labels are classes, counted from 0; got a negative one.")
     if classes is not None and truth.max() >= classes:
-        raise InputError(f"labels must lie in 0..{classes - 1}: the network tells {classes} classes apart.")
+        raise UnknownClassError(f"labels must lie in 0..{classes - 1}: the network tells {classes} classes apart.")
     return truth.astype(np.int64)
 
 
@@ -165,6 +185,16 @@ class SoftmaxTrainer:
     def initial(self) -> Vector:
         """Return zeros: the problem is convex."""
         return np.zeros(self.layout.dimension, dtype=np.float32)
+
+    def check(self, inputs: NDArray[Any], labels: NDArray[np.int64]) -> None:
+        check_features(inputs, len(self.standardiser.mean))
+        check_labels(labels, len(inputs), self.classes)
+
+    def memory(self) -> dict[str, NDArray[Any]]:
+        return {"calls": np.array(self._calls)}
+
+    def recall(self, memory: Mapping[str, NDArray[Any]]) -> None:
+        self._calls = int(memory["calls"])
 
     def train(self, parameters: Vector, inputs: NDArray[Any], labels: NDArray[Any], seed: int) -> Vector:
         """Return the parameters after descending on these photos and their classes, whole numbers from 0."""
@@ -371,6 +401,33 @@ class NetworkTrainer:
     def initial(self) -> Vector:
         """Return the parameters of the module it was made from."""
         return self._initial.copy()
+
+    def check(self, inputs: NDArray[Any], labels: NDArray[np.int64]) -> None:
+        if len(inputs):
+            check_labels(labels, len(self._check(inputs)), self._classes)
+
+    def memory(self) -> dict[str, NDArray[Any]]:
+        """Return how many trainings there were and what the optimiser keeps of each parameter, by "place name"."""
+        kept = {
+            f"{place} {name}": value.cpu().numpy()
+            for place, parameter in enumerate(self._parameters.tensors.values())
+            for name, value in self._optimiser.state.get(parameter, {}).items()
+        }
+        return {"calls": np.array(self._calls), **kept}
+
+    def recall(self, memory: Mapping[str, NDArray[Any]]) -> None:
+        parameters = list(self._parameters.tensors.values())
+        state: dict[Tensor, dict[str, Tensor]] = {}
+        for key, value in memory.items():
+            if key == "calls":
+                continue
+            place, _, name = key.partition(" ")
+            parameter = parameters[int(place)]
+            if value.shape not in ((), tuple(parameter.shape)) or not np.isfinite(value).all():
+                raise ValueError(f"the optimiser's {name} is not one of this network")
+            state.setdefault(parameter, {})[name] = load_torch().tensor(value, device=parameter.device)
+        self._optimiser.state.update(state)
+        self._calls = int(memory["calls"])
 
     def train(self, parameters: Vector, inputs: NDArray[Any], labels: NDArray[Any], seed: int) -> Vector:
         """Return the parameters after training on these photos and their classes, whole numbers from 0."""

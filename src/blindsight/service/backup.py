@@ -1,11 +1,11 @@
 """Backup and restore of a service: one file with all its state, and a restore that cannot hide what it gave up.
 
 *The guarantee.* A backup is whole (one transaction, a signed head, every file) and as secret as the service's folder. A
-restore puts back exactly the log of the backup, or raises. It is logged, with every head that witnesses saw and that
-the restored log lacks: so a start accepts what the restore gave up, and everybody can read that it did. What was
-released after the backup is not known any more; unless a witness shows that nothing was, the budgets of all live grants
-are booked as used up, so that no frame is spent twice. Grants made after the backup are gone, and what went out through
-them is forgotten.
+restore puts back exactly the log of the backup, or raises. It is logged with every head that witnesses saw and the
+restored log lacks: so a start accepts what the restore gave up, and everybody can read that it did. What was released
+after the backup is no longer known; unless a witness shows that nothing was, the budgets of all live grants are booked
+as used up, so that no frame is spent twice. Grants made after the backup are gone, and what went out through them is
+forgotten.
 """
 
 import io
@@ -22,11 +22,11 @@ from sqlalchemy import Table, insert, select, text
 from blindsight.crypto.merkle import TreeHead
 from blindsight.errors import CorruptFileError, MessageError, StorageError
 from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
-from blindsight.service.foundation import FolderLock
 from blindsight.service.log import MACHINE, RESTORED, AuditLog, HeadFile, LogRecords, open_log, witness_at
 from blindsight.service.store import (
     MIGRATIONS,
     Database,
+    FolderLock,
     Moment,
     check_guards,
     metadata,
@@ -35,7 +35,7 @@ from blindsight.service.store import (
     storage_sentences,
 )
 
-_LEFT_OUT = ("service.db", "service.db-wal", "service.db-shm", "log.head", "cache", "showcase")
+_LEFT_OUT = ("service.db", "service.db-wal", "service.db-shm", "log.head", "cache", "demos")
 """Of the folder: what the tables hold, and what can be computed."""
 _ABOUT, _ROWS = "backup.json", "tables.jsonl"
 
@@ -147,6 +147,8 @@ def _use_up(log: AuditLog, database: Database) -> int:
 def _rows(database: Database) -> Iterator[str]:
     with database.reading() as session:
         for table in metadata.sorted_tables:
+            if table.name == "log_key":  # which follows from the folder
+                continue
             order = table.c.position if table.name == "log" else None
             for row in session.execute(select(table).order_by(order)):
                 yield json.dumps([table.name, {name: _written(value) for name, value in row._mapping.items()}]) + "\n"

@@ -1,46 +1,497 @@
-"""What the page shows from bundled pictures: exhibits computed once in the background, and one live run of learning.
+"""Demonstrations on bundled pictures for the page's tabs Search, Learn, Sift and Audit, and one live run of learning.
 
-*The guarantee.* Nothing here holds anything of the people or apps of this service: it is made from drawn faces and
-handwritten digits alone, so anybody may look at it. An exhibit is there whole or not at all: its pictures are written
-first and `exhibit.json` last. One thread computes, one exhibit at a time; closing ends it at its next report of
-progress, and what was interrupted is computed again after the next start. Exhibits are "search", "learn", "audit" and,
-for each policy that was asked for, "sift-PUBLIC-PRIVATE".
+*The guarantee.* Nothing here comes from the people or apps of this service: it is made from public collections alone,
+so anybody may look at it. A demo is there whole or not at all: `demo.json` is written after its pictures. One thread
+computes one demo at a time; closing ends it at its next report of progress, and it is computed again after the next
+start.
 
-A live run is in memory, one at a time. Watchers read its events from any place on, so who comes late misses nothing.
+| demo | shows |
+| --- | --- |
+| search | what a query finds by exact features, by open codes and by private ones; mAP against epsilon |
+| learn | five owners learn together; what every role holds in each round, from real messages of the protocol |
+| sift-PUBLIC-PRIVATE | one policy: the faces, what an app receives of them, what attackers infer before and after |
+| audit | a face, and what is recovered of it from a plain update, from what the aggregator holds, from a sift |
+
+A live run is in memory, one at a time. Watchers read its events from any place on, so latecomers miss nothing.
 """
 
 import json
 import logging
+import math
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from blindsight.errors import BlindsightError, InputError, UnknownNameError
-from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
-from blindsight.learn.comparison import installed_schemes
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from blindsight.audit import papers
+from blindsight.audit.finding import Finding
+from blindsight.audit.inversion import VIEWS, PictureRow, portraits
+from blindsight.data import Dataset, FeaturePipeline, PixelFeatures, extract, load, pipeline
+from blindsight.data.faces import ATTRIBUTES
+from blindsight.data.study import Study, divide
+from blindsight.errors import BlindsightError, InputError, MissingExtraError, UnknownNameError
+from blindsight.files import AnyPath, as_path, atomic_writer, cache_folder, storage_errors
+from blindsight.learn.comparison import ComparisonRow, ContestRow, compare, contest, installed_schemes, round_costs
+from blindsight.learn.estimators import FederatedClassifier
+from blindsight.learn.recording import RoleView
+from blindsight.learn.rounds import RoundReport
 from blindsight.progress import Progress
+from blindsight.report.learning import view_picture
+from blindsight.search import compare as searching
 from blindsight.service.errors import told
-from blindsight.service.exhibits import (
-    Exhibit,
-    SeenRound,
-    Size,
-    Stock,
-    audit_exhibit,
-    check_policy,
-    learn_exhibit,
-    plain,
-    run_data,
-    search_exhibit,
-    seen_rounds,
-    sift_exhibit,
-)
+from blindsight.sift.analysis import PolicyMatrix
+from blindsight.sift.study import Guess, SiftResult, best_guess, guesses, sift_demo, words
+from blindsight.sift.trial import Sifted, TradeOff, divide_rows
+from blindsight.statement import PrivacyStatement
+from blindsight.sums import SPARSE_SCHEMES
 
 logger = logging.getLogger(__name__)
 
 MOST_ROUNDS = 12
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What a tab shows. `data` is plain (no NaN, no infinity); it names `pictures`, which are PNG files."""
+
+    data: dict[str, Any]
+    pictures: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+
+def plain(value: Any) -> Any:
+    """Return nested data as JSON can hold them: numbers that are not finite become None.
+
+    >>> plain({"a": [1.0, math.nan]})
+    {'a': [1.0, None]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+OWNERS = 5
+LEARNED = ("smiling", "male", "eyeglasses", "outdoors")  # what five owners learn to tell
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the demos are. The defaults take about half a minute of one core; tests take less of everything."""
+
+    pictures: int = 3000
+    components: int = 200
+    queries: int = 200
+    rounds: int = 5
+    key_bits: int = 3072
+    photos: int = 1000  # of a fetched collection, to search in; 0 leaves them out
+    seed: int = 0
+
+
+class DemoData:
+    """Faces with features and a study of learning, each made once; nothing in it shows anybody who exists."""
+
+    def __init__(self, size: Size) -> None:
+        self.size = size
+
+    @cached_property
+    def faces(self) -> Dataset:
+        return load("faces", count=self.size.pictures, random_state=self.size.seed, pictures_per_person=5)
+
+    @property
+    def images(self) -> NDArray[np.uint8]:
+        assert self.faces.images is not None
+        return self.faces.images
+
+    @cached_property
+    def pipeline(self) -> PixelFeatures:
+        """Features that learned from the developer's part of the faces alone."""
+        developer, _ = divide_rows(len(self.faces), self.faces.persons, self.size.seed)
+        return PixelFeatures(max_components=self.size.components, random_state=self.size.seed).fit(
+            self.images[developer]
+        )
+
+    @cached_property
+    def features(self) -> NDArray[np.float32]:
+        return extract(self.faces, self.pipeline)
+
+    @cached_property
+    def study(self) -> Study:
+        """The faces shared out among five owners, each person with one of them."""
+        division = divide(self.faces, owners=OWNERS, attributes=LEARNED, random_state=self.size.seed)
+        pipeline = PixelFeatures(max_components=self.size.components // 2, random_state=self.size.seed)
+        return Study.prepare(self.faces, division, pipeline)
+
+
+PHOTOS = ("caltech101", "cifar10")  # to search in, the first that was fetched; without one drawn faces
+_KINDS = ("woman indoors", "man indoors", "woman outdoors", "man outdoors")
+
+
+def searched(source: DemoData) -> tuple[searching.SearchStudy, Dataset, str]:
+    """Return what is searched, divided and with features, its pictures, and what they are in words."""
+    size = source.size
+    found = next((name for name in PHOTOS if size.photos and (cache_folder() / name).is_dir()), None)
+    if found is None:
+        kinds = source.faces.attribute("male").astype(np.int64) + 2 * source.faces.attribute("outdoors")
+        faces = replace(source.faces, labels=kinds, label_names=_KINDS, persons=None)
+        parts = searching.divide(faces, queries=size.queries, random_state=size.seed)
+        return searching.SearchStudy.of(faces, source.features, parts), faces, "drawn faces"
+    photos = load(found, count=size.photos, random_state=size.seed)
+    parts = searching.divide(photos, queries=size.queries, random_state=size.seed)
+    try:
+        made_by: FeaturePipeline = pipeline("embedding")
+    except MissingExtraError:
+        made_by = PixelFeatures(max_components=size.components, random_state=size.seed)
+    return searching.SearchStudy.prepare(photos, parts, made_by), photos, f"photos of {found}"
+
+
+def png(pixels: NDArray[np.uint8]) -> bytes:
+    buffer = BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(buffer, format="PNG", optimize=True)
+    return buffer.getvalue()
+
+
+EPSILONS = (1.0, 2.0, 4.0, 8.0)
+PRIVATE = ("codebook", "labelled codebook", "central", "Hamming ball", "flipped bits")  # with a proof, best first
+
+_EXACT, _CODES, _PAPER = "features", "ITQ", "PHashing (ITQ)"
+_DELTA = 1e-6
+_SHOWN = 6  # answers of every search
+_PER_CLASS, _QUERIES = 3, 24  # queries of every class, and in all
+
+
+def show_search(source: DemoData, progress: Progress) -> Demo:
+    progress("making features", 0, None)
+    study, pictures, what = searched(source)
+    seed = source.size.seed
+    methods = (_EXACT, _CODES, _PAPER, *PRIVATE)
+    rows = searching.contest(
+        study, epsilons=EPSILONS, delta=_DELTA, methods=methods, random_state=seed, progress=progress
+    )
+    places = study.first_queries(_PER_CLASS)[:_QUERIES]
+    answers = {id(row): row.searcher.nearest(study.queries.features[places], _SHOWN) for row in rows}
+    shown = set(study.queries.rows[places].tolist())
+    for found in answers.values():
+        shown.update(study.indexed.rows[found].ravel().tolist())
+    assert pictures.images is not None
+    data = {
+        "what": what,
+        "indexed": len(study.indexed),
+        "asked": len(study.queries),
+        "public": len(study.public),
+        "chance": study.chance,
+        "epsilons": list(EPSILONS),
+        "methods": [_method(rows, name) for name in methods],
+        "queries": [
+            {"picture": _name(study.queries.rows[place]), "label": pictures.label_names[study.queries.labels[place]]}
+            | {"answers": [_answers(study, row, answers[id(row)][number], place) for row in rows]}
+            for number, place in enumerate(places)
+        ],
+    }
+    return Demo(plain(data), {_name(row): png(pictures.images[row]) for row in sorted(shown)})
+
+
+def _method(everything: list[searching.ContestRow], name: str) -> dict[str, Any]:
+    rows = [row for row in everything if row.method == name]
+    scores = [
+        {"epsilon": row.epsilon, "score": row.score, "first": row.ranking.precision_at_10, "proven": row.promise}
+        for row in rows
+    ]
+    statement = rows[-1].statement
+    said = None if statement is None else statement.to_dict()
+    return {"name": name, "group": rows[0].group, "scores": scores, "statement": said}
+
+
+def _answers(study: searching.SearchStudy, row: searching.ContestRow, found: Any, place: int) -> dict[str, Any]:
+    right = study.indexed.labels[found] == study.queries.labels[place]
+    return {
+        "method": row.method,
+        "epsilon": row.epsilon,
+        "found": [
+            {"picture": _name(study.indexed.rows[item]), "right": bool(yes)}
+            for item, yes in zip(found, right, strict=True)
+        ],
+    }
+
+
+def _name(row: int) -> str:
+    return f"photo-{int(row)}.png"
+
+
+SPARSITY = 0.7  # what owners keep back where they choose themselves what they send
+
+DEFAULT = "block-dphe"  # the paper's protocol, with a picture of what each of its roles holds
+_BASELINES = {"pooled": "all pictures in one place", "local": "everybody alone"}
+
+
+@dataclass(frozen=True, eq=False)
+class SeenRound:
+    """A finished round: the report, what each role held in it, the score before the first round, and what is proven."""
+
+    report: RoundReport
+    views: tuple[RoleView, ...]
+    first_score: float
+    statement: PrivacyStatement
+
+    def to_dict(self) -> dict[str, Any]:
+        """Views are named here, and shown by `picture_name`."""
+        report = self.report
+        views = [{"role": view.role, "holds": view.holds} for view in self.views]
+        return {
+            "round": report.round,
+            "score": report.score,
+            "kept_back": report.sparsity,
+            "kilobytes": report.sent["members"] / max(1, len(report.contributors)) / 1e3,
+            "seconds": dict(report.seconds),
+            "views": [view | {"picture": picture_name(report.round, i)} for i, view in enumerate(views)],
+        }
+
+    def pictures(self) -> dict[str, bytes]:
+        return {
+            picture_name(self.report.round, i): png(view_picture(view.picture)) for i, view in enumerate(self.views)
+        }
+
+
+def picture_name(number: int, view: int) -> str:
+    return f"round-{number}-{view}.png"
+
+
+def seen_rounds(source: DemoData, scheme: str, rounds: int, progress: Progress) -> Iterator[SeenRound]:
+    """Play a run round by round; each goes on where the last one stopped, with new keys and a new witness."""
+    if scheme not in (known := installed_schemes()):
+        raise UnknownNameError("aggregation scheme", scheme, known)
+    progress("preparing five owners", 0, rounds)
+    study = source.study
+    with TemporaryDirectory(prefix="blindsight-") as folder:
+        for number in range(1, rounds + 1):
+            learner = _learner(source.size, scheme, number)
+            learner.fit(
+                study.owners, public=study.public, validation=study.test, checkpoint=Path(folder), progress=progress
+            )
+            assert learner.public_score_ is not None
+            yield SeenRound(learner.history_[-1], learner.views_, learner.public_score_, learner.statement_)
+
+
+def _learner(size: Size, scheme: str, rounds: int) -> FederatedClassifier:
+    return FederatedClassifier(
+        scheme,
+        rounds=rounds,
+        sparsity=SPARSITY if scheme in SPARSE_SCHEMES else None,
+        key_bits=size.key_bits,
+        multilabel=True,
+        random_state=size.seed,
+        record=True,
+    )
+
+
+def show_learn(source: DemoData, progress: Progress) -> Demo:
+    """Play a run by the paper's protocol, and compare all schemes on the same owners."""
+    size = source.size
+    seen = list(seen_rounds(source, DEFAULT, size.rounds, progress))
+    schemes = installed_schemes()
+    rows = contest(
+        source.study,
+        methods=(*schemes, *_BASELINES),
+        epsilon=1.0,
+        delta=1e-6,
+        rounds=size.rounds,
+        sparsity=SPARSITY,
+        key_bits=size.key_bits,
+        random_state=size.seed,
+        progress=progress,
+    )
+    weights = len(source.study.answers) * (source.study.public[0].shape[1] + 1)
+    costs = round_costs(weights, OWNERS, sparsity=SPARSITY, key_bits=size.key_bits, progress=progress)
+    by_scheme = {row.scheme: row for row in compare(costs)}
+    pictures = {name: content for one in seen for name, content in one.pictures().items()}
+    data = {
+        "attributes": list(source.study.answers),
+        "owners": OWNERS,
+        "weights": weights,
+        "run": run_data(DEFAULT, size.rounds, seen),
+        "schemes": [_scheme(row, by_scheme.get(row.method)) for row in rows],
+    }
+    return Demo(plain(data), pictures)
+
+
+def run_data(scheme: str, rounds: int, seen: list[SeenRound]) -> dict[str, Any]:
+    return {
+        "scheme": scheme,
+        "rounds": rounds,
+        "first_score": seen[0].first_score if seen else None,
+        "seen": [one.to_dict() for one in seen],
+        "statement": seen[-1].statement.to_dict() if seen else None,
+    }
+
+
+def _scheme(row: ContestRow, cost: ComparisonRow | None) -> dict[str, Any]:
+    return {
+        "name": row.method,
+        "means": _BASELINES.get(row.method, ""),
+        "score": row.score,
+        "seconds": row.seconds,
+        "megabytes": row.megabytes,
+        "encrypt": None if cost is None else cost.encrypt_seconds,
+        "aggregate": None if cost is None else cost.aggregate_seconds,
+        "decrypt": None if cost is None else cost.decrypt_seconds,
+        "who_learns": "" if cost is None else cost.who_learns,
+        "drop_out": "" if cost is None else cost.drop_out,
+    }
+
+
+_BESIDE = ("smiling", "male", "youth", "beard", "hat")  # attributes that fill up the matrices
+_MATRIX = 5
+
+
+def check_policy(public: str, private: str) -> None:
+    """Refuse a policy that the drawn faces have no labels for, or that hides what it tells."""
+    for name in (public, private):
+        if name not in ATTRIBUTES:
+            raise UnknownNameError("attribute", name, ATTRIBUTES)
+    if public == private:
+        raise InputError(f"what is told cannot be hidden as well; got {words(public)} twice. Pick two attributes.")
+
+
+def show_sift(source: DemoData, public: str, private: str, progress: Progress) -> Demo:
+    check_policy(public, private)
+    others = [name for name in _BESIDE if name not in (public, private)][: _MATRIX - 2]
+    progress("drawing faces", 0, None)
+    result = sift_demo(
+        source.faces,
+        source.features,
+        public=public,
+        private=private,
+        others=others,
+        random_state=source.size.seed,
+        progress=progress,
+    )
+    assert result.trade_off is not None
+    assert result.matrix is not None
+    assert result.faces is not None
+    pictures = {f"face-{number}.png": png(face) for number, face in enumerate(result.faces)}
+    groups = [("everything: raw features", guesses(result.before))]
+    groups += [(f"{one.name}: {one.lets_out}", guesses(one.found)) for one in result.sifted]
+    data = {
+        "public": public,
+        "private": private,
+        "threshold": result.threshold,
+        "confidence": result.before.setting.confidence,
+        "raw": {"public": result.raw[public], "private": result.before.best.balanced_accuracy},
+        "ceiling": result.check.pairs[0].ceiling,
+        "faces": list(pictures),
+        "sifts": [_sift(result, number, one) for number, one in enumerate(result.sifted)],
+        "attackers": [{"given": given, "guesses": [_guess(one) for one in found]} for given, found in groups],
+        "trade_off": _trade_off(result.trade_off),
+        "matrix": _matrix(result.matrix),
+    }
+    return Demo(plain(data), pictures)
+
+
+def _sift(result: SiftResult, number: int, one: Sifted) -> dict[str, Any]:
+    found = one.found
+    return {
+        "name": one.name,
+        "lets_out": one.lets_out,
+        "received": [[round(value, 2) for value in row] for row in result.received[number].tolist()],
+        "public": one.told,
+        "pub_loss": one.pub_loss,
+        "guess": best_guess(found),
+        "at_most": 0.5 + found.bound,
+        "certified": found.certified,
+        "verdict": found.verdict,
+        "sentence": found.sentence,
+        "consent": result.consent(one),
+        "statement": found.statement.to_dict(),
+    }
+
+
+def _guess(one: Guess) -> dict[str, Any]:
+    return {"who": one.who, "accuracy": one.accuracy, "low": one.interval.low, "high": one.interval.high}
+
+
+def _trade_off(found: TradeOff) -> dict[str, Any]:
+    return {
+        "raw": float(np.mean(list(found.raw.values()))),
+        "best": None if found.best is None else _point(*found.best),
+        "curves": [
+            {"name": _lambda(privacy), "points": [_point(privacy, one) for one in curve]}
+            for privacy, curve in sorted(found.curves.items())
+        ],
+    }
+
+
+def _point(privacy: float, one: Sifted) -> dict[str, Any]:
+    return {
+        "k": one.numbers,
+        "lambda": _lambda(privacy),
+        "told": one.told,
+        "hidden": 0.5 + one.priv_loss,
+        "verdict": one.verdict,
+    }
+
+
+def _lambda(privacy: float) -> str:
+    return "∞" if math.isinf(privacy) else f"{privacy:g}"
+
+
+def _matrix(matrix: PolicyMatrix) -> dict[str, Any]:
+    return {
+        "names": list(matrix.names),
+        "correlation": matrix.entanglement.correlation.tolist(),
+        "overlap": matrix.entanglement.overlap.tolist(),
+        "pub_loss": matrix.figures("pub_loss").tolist(),
+        "priv_loss": matrix.figures("priv_loss").tolist(),
+        "accepted": matrix.accepted,
+        "policies": len(matrix.cells),
+    }
+
+
+def show_audit(source: DemoData, progress: Progress) -> Demo:
+    """Draw faces from what each side holds of them, by decoders that learned from other people's faces."""
+    progress("drawing faces", 0, None)
+    evidence = portraits(
+        source.faces, public=papers.PUBLIC, private=papers.PRIVATE, random_state=source.size.seed, progress=progress
+    )
+    pictures: dict[str, bytes] = {}
+    rows = []
+    for number, row in enumerate(evidence.pictures):
+        names = {view: f"row-{number}-{view}.png" for view in ("original", *VIEWS)}
+        pictures |= {name: png(pixels) for name, pixels in zip(names.values(), row.pictures, strict=True)}
+        rows.append(_row(row, names))
+    data = {
+        "public": papers.PUBLIC,
+        "private": papers.PRIVATE,
+        "rows": rows,
+        "findings": [_finding(finding) for finding in evidence.findings],
+    }
+    return Demo(plain(data), pictures)
+
+
+def _row(row: PictureRow, names: dict[str, str]) -> dict[str, Any]:
+    return {"pictures": names, "similarity": dict(zip(VIEWS, row.similarity, strict=True)), "blind": row.blind}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "claim": finding.claim,
+        "source": finding.source,
+        "proven": finding.proven,
+        "measure": finding.measure,
+        "measured": finding.figure,
+        "verdict": finding.verdict,
+    }
 
 
 class _Stopped(BaseException):
@@ -69,15 +520,12 @@ class LiveRun:
 
     @property
     def ended(self) -> bool:
-        """Tell whether nothing more will happen."""
         return bool(self.events) and self.events[-1].kind == "end"
 
     def since(self, place: int) -> Sequence[Event]:
-        """Return what happened from the event at `place` on."""
         return tuple(self.events[max(place, 0) :])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the run so far as plain data."""
         events = len(self.events)  # before the rounds are read: what comes in between is told again, not lost
         last = self.events[-1].data if events else {"what": "beginning", "done": 0, "total": None}
         run = run_data(self.scheme, self.rounds, list(self.seen))
@@ -88,14 +536,14 @@ class LiveRun:
 class LiveRuns:
     """The latest run, and the way to start another."""
 
-    def __init__(self, stock: Stock) -> None:
-        self._stock = stock
+    def __init__(self, source: DemoData) -> None:
+        self._source = source
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self.latest: LiveRun | None = None
 
     def start(self, scheme: str, rounds: int) -> LiveRun:
-        """Start a run, or refuse while another one is going on."""
+        """Start a run; refused while another one is going on."""
         if scheme not in installed_schemes():
             raise InputError(f"the scheme must be one of {', '.join(installed_schemes())}.")
         if not 1 <= rounds <= MOST_ROUNDS:
@@ -110,12 +558,10 @@ class LiveRuns:
         return run
 
     def stop(self) -> None:
-        """Let the latest run end at its next report of progress."""
         if self.latest is not None:
             self.latest.stop = True
 
     def close(self) -> None:
-        """Stop, and wait until that is done."""
         self.stop()
         if self._thread is not None:
             self._thread.join()
@@ -127,7 +573,7 @@ class LiveRuns:
             run.events.append(Event("progress", {"what": what, "done": done, "total": total}))
 
         try:
-            for seen in seen_rounds(self._stock, run.scheme, run.rounds, progress):
+            for seen in seen_rounds(self._source, run.scheme, run.rounds, progress):
                 run.pictures |= seen.pictures()
                 run.seen.append(seen)
                 run.events.append(Event("round", plain(seen.to_dict() | {"first_score": seen.first_score})))
@@ -142,15 +588,12 @@ class LiveRuns:
         run.events.append(Event("end", {"what": ending, "done": len(run.seen), "total": run.rounds}))
 
 
-logger = logging.getLogger(__name__)
+FORMAT = 2  # rises whenever earlier demos can no longer be shown
 
-FORMAT = 1
-"""Rises whenever exhibits of before can no longer be shown."""
-
-_FIXED: dict[str, Callable[[Stock, Progress], Exhibit]] = {
-    "search": search_exhibit,
-    "audit": audit_exhibit,
-    "learn": learn_exhibit,
+_FIXED: dict[str, Callable[[DemoData, Progress], Demo]] = {
+    "search": show_search,
+    "audit": show_audit,
+    "learn": show_learn,
 }
 
 Stage = Literal["missing", "waiting", "running", "ready", "failed"]
@@ -158,7 +601,7 @@ Stage = Literal["missing", "waiting", "running", "ready", "failed"]
 
 @dataclass(frozen=True)
 class State:
-    """How far an exhibit is. While it runs, `what` is being done, `done` of `total` (None: not known) steps."""
+    """How far a demo is. While it runs, `what` is being done, `done` of `total` (None: not known) steps."""
 
     stage: Stage
     what: str = ""
@@ -167,27 +610,25 @@ class State:
 
 
 class Closing(BaseException):
-    """The showcase is being closed; no exhibit catches it."""
+    """The demos are being closed; no demo catches it."""
 
 
 def sift_name(public: str, private: str) -> str:
-    """Return the name of the exhibit of one policy."""
     check_policy(public, private)
     return f"sift-{public}-{private}"
 
 
-class Showcase:
-    """All exhibits of one `folder`; `start` begins with those that every visitor looks at."""
+class Demos:
+    """All demos of one `folder`; `start` begins with those that every visitor looks at."""
 
-    FIRST = ("smiling", "male")
-    """The policy that is tried without being asked for: public, private."""
+    FIRST = ("smiling", "male")  # public, private: tried without being asked for
 
     def __init__(self, folder: AnyPath, size: Size | None = None) -> None:
         folder = as_path(folder)
         self.folder = folder
         self.size = Size() if size is None else size
-        self._stock = Stock(self.size)
-        self.runs = LiveRuns(self._stock)
+        self._source = DemoData(self.size)
+        self.runs = LiveRuns(self._source)
         self._waiting: deque[str] = deque()
         self._states: dict[str, State] = {}
         self._changed = threading.Condition()
@@ -195,12 +636,11 @@ class Showcase:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to compute what is not there yet, in the background."""
+        """Compute what is not there yet, in the background."""
         for name in (sift_name(*self.FIRST), *_FIXED):
             self.ask(name)
 
     def close(self) -> None:
-        """Stop computing, and wait until that is done."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -209,7 +649,7 @@ class Showcase:
             self._thread.join()
 
     def ask(self, name: str) -> State:
-        """Have an exhibit computed, unless it is there or on its way; one that failed is tried again."""
+        """Have a demo computed, unless it is there or on its way; one that failed is tried again."""
         _maker(name)
         with self._changed:
             state = self.state(name)
@@ -218,29 +658,28 @@ class Showcase:
                 self._waiting.append(name)
                 self._changed.notify_all()
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._work, name="showcase", daemon=True)
+                    self._thread = threading.Thread(target=self._work, name="demos", daemon=True)
                     self._thread.start()
         return state
 
     def wait(self, name: str, timeout: float | None = None) -> State:
-        """Return how an exhibit stands once nobody works at it any more, or when the seconds are over."""
+        """Return a demo's state once nobody works at it any more, or when the seconds are over."""
         with self._changed:
             self._changed.wait_for(lambda: self.state(name).stage not in ("waiting", "running"), timeout)
             return self.state(name)
 
     def state(self, name: str) -> State:
-        """Return how far an exhibit is."""
         with self._changed:
             known = self._states.get(name)
         if known is not None:
             return known
-        return State("missing") if self.exhibit(name) is None else State("ready")
+        return State("missing") if self.get(name) is None else State("ready")
 
-    def exhibit(self, name: str) -> dict[str, Any] | None:
-        """Return the data of a finished exhibit of this size, or None."""
+    def get(self, name: str) -> dict[str, Any] | None:
+        """Return the data of a finished demo of this size, or None."""
         _maker(name)
         try:
-            document = json.loads((self.folder / name / "exhibit.json").read_bytes())
+            document = json.loads((self.folder / name / "demo.json").read_bytes())
         except (OSError, ValueError):
             return None
         if not isinstance(document, dict) or document.get("made") != self._made:
@@ -249,7 +688,7 @@ class Showcase:
         return data
 
     def picture(self, name: str, file: str) -> bytes | None:
-        """Return a picture that belongs to an exhibit, or None; no other file is ever read."""
+        """Return a picture that belongs to a demo, or None; no other file is ever read."""
         _maker(name)
         folder = self.folder / name
         try:
@@ -266,14 +705,14 @@ class Showcase:
         warnings.filterwarnings("ignore", message="'Threading' parallel backend", category=UserWarning)
         while (name := self._next()) is not None:
             try:
-                self._keep(name, _maker(name)(self._stock, lambda *told, name=name: self._report(name, *told)))
+                self._keep(name, _maker(name)(self._source, lambda *told, name=name: self._report(name, *told)))
                 state = None
             except Closing:
                 return
             except BlindsightError as error:
                 state = State("failed", told(error))
             except Exception:
-                logger.exception("the exhibit %s failed", name)
+                logger.exception("the demo %s failed", name)
                 state = State("failed", "something went wrong here; it was noted.")
             with self._changed:
                 if state is None:
@@ -298,26 +737,26 @@ class Showcase:
             self._states[name] = State("running", what, done, total)
             self._changed.notify_all()
 
-    def _keep(self, name: str, exhibit: Exhibit) -> None:
+    def _keep(self, name: str, demo: Demo) -> None:
         folder = self.folder / name
         with storage_errors("write into", folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (folder / "exhibit.json").unlink(missing_ok=True)
+            (folder / "demo.json").unlink(missing_ok=True)
             for stale in folder.glob("*.png"):
                 stale.unlink()
-            for file, content in exhibit.pictures.items():
+            for file, content in demo.pictures.items():
                 (folder / file).write_bytes(content)
-        with atomic_writer(folder / "exhibit.json", private=True) as stream:
-            stream.write(json.dumps({"made": self._made, "data": exhibit.data}, allow_nan=False).encode())
+        with atomic_writer(folder / "demo.json", private=True) as stream:
+            stream.write(json.dumps({"made": self._made, "data": demo.data}, allow_nan=False).encode())
 
 
-def _maker(name: str) -> Callable[[Stock, Progress], Exhibit]:
-    """Return what computes an exhibit, or refuse a name that is none: names become folders."""
+def _maker(name: str) -> Callable[[DemoData, Progress], Demo]:
+    """Return what computes a demo; other names are refused, since names become folders."""
     if name in _FIXED:
         return _FIXED[name]
     kind, *policy = name.split("-")
     if kind != "sift" or len(policy) != 2:
-        raise UnknownNameError("exhibit", name, [*_FIXED, "sift-PUBLIC-PRIVATE"])
+        raise UnknownNameError("demo", name, [*_FIXED, "sift-PUBLIC-PRIVATE"])
     public, private = policy
     check_policy(public, private)
-    return lambda stock, progress: sift_exhibit(stock, public, private, progress)
+    return lambda source, progress: show_sift(source, public, private, progress)

@@ -1,8 +1,8 @@
-"""Every refusal becomes one sentence and a status; whatever was not foreseen becomes one that tells nothing.
+"""Error answers: every refusal becomes one sentence and a status; what was not foreseen becomes one that tells nothing.
 
-Errors of `blindsight.errors` speak to a person and never carry secrets, so their text is the answer. Anything else is a
-defect: the caller reads that something went wrong, the server's own log gets the traceback. What a caller sent is never
-sent back: not by validation, not by an unknown path.
+Errors of `blindsight.errors` are written for people and never carry secrets, so their text is the answer. Anything else
+is a defect: the caller reads that something went wrong, the server's own log gets the traceback. What a caller sent is
+never sent back: not by validation, not by an unknown path.
 """
 
 import logging
@@ -23,13 +23,19 @@ from blindsight.errors import (
     StorageError,
     UnknownNameError,
 )
+from blindsight.service.principals import DeadTokenError
 
 logger = logging.getLogger(__name__)
 
-RESOURCES = frozenset({"app", "frame", "grant", "head", "index", "job", "person", "principal", "proposal", "run"})
+CHALLENGE = {"WWW-Authenticate": "Bearer"}  # in every 401
+
+RESOURCES = frozenset(
+    {"app", "device", "frame", "grant", "head", "index", "job", "person", "principal", "proposal", "run"}
+)
 """Kinds of names that stand for something under /v1: not there is 404. Other unknown names are a wrong argument."""
 
 _STATUS: tuple[tuple[type[BlindsightError], int], ...] = (
+    (DeadTokenError, 401),
     (InputError, 422),
     (DataError, 422),
     (PrivacyError, 403),  # budgets too
@@ -44,6 +50,9 @@ _SENTENCES = {
     413: "the body is too large, or holds too many lists or texts.",
     429: "too many requests. Wait a little.",
 }
+
+
+_UNFORESEEN = "something went wrong here; it was noted."
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not a failure
@@ -73,6 +82,14 @@ def told(error: BlindsightError) -> str:
     return "this cannot be done at the moment: a file or a part of the service is not available."
 
 
+def problem(error: Exception) -> tuple[int, str]:
+    """Return status and sentence of an error that is one answer among several."""
+    if isinstance(error, BlindsightError):
+        return status_of(error), told(error)
+    logger.error("one of several failed", exc_info=error)
+    return 500, _UNFORESEEN
+
+
 def install(app: FastAPI) -> None:
     """Let the app answer every error with ``{"error": sentence}``."""
     app.add_exception_handler(BlindsightError, _foreseen)
@@ -84,13 +101,13 @@ def install(app: FastAPI) -> None:
 
 
 def answer(status: int, sentence: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    """Return a refusal."""
     return JSONResponse({"error": sentence}, status, headers)
 
 
 def _foreseen(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, BlindsightError)
-    return answer(status_of(error), told(error))
+    status = status_of(error)
+    return answer(status, told(error), CHALLENGE if status == 401 else None)
 
 
 def _refused(request: Request, error: Exception) -> JSONResponse:
@@ -116,7 +133,7 @@ def _too_much(request: Request, error: Exception) -> JSONResponse:
 
 def _unforeseen(request: Request, error: Exception) -> JSONResponse:
     logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return answer(500, "something went wrong here; it was noted.")
+    return answer(500, _UNFORESEEN)
 
 
 def _complaint(problem: Any) -> str:

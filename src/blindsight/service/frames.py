@@ -1,10 +1,15 @@
-"""Pictures of people, and the features made of them: kept for the platform, never shown to an app.
+"""The store of people's pictures and their features: kept for the platform, never shown to an app.
 
-*The guarantee.* A picture is decoded within bounds on its bytes and pixels before anything is allocated for it, and at
-most two at once; only upright pixels and their features are kept, without whatever else the file said (place, camera,
-time). Both are in one file of mode 0600, which is whole before its row is in the database; a file without a row, left
-by a kill or a deletion that was cut short, is removed at the next start. Names from outside never become part of a
-path.
+*The guarantee.* A picture is decoded within bounds on its bytes and pixels before anything is allocated for it, and few
+at once; only upright pixels and their features are kept, no other content of the file (place, camera, time). The
+picture is sealed for the person's own key, the features for their epoch's (`keys`), before the first byte reaches the
+disk; opened features are only in memory. Both are in one file of mode 0600, complete before its row is in the database;
+a file without a row, left by a kill or an interrupted deletion, is removed at the next start. Names from outside never
+become part of a path.
+
+Features of another pipeline cannot be recomputed here, since only the owner can open the picture: apps do not get such
+frames until their owner has sent them again (`stale`, `Client.renew_frames`). Plain files of earlier versions can be
+read until their owner registers a key (`seal_plain`).
 """
 
 import hashlib
@@ -14,40 +19,45 @@ import re
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from sqlalchemy import bindparam, delete, func, insert, select
+from sqlalchemy import bindparam, delete, func, insert, or_, select, update
 
+from blindsight.crypto.sealedbox import seal_for
 from blindsight.data.features import FeaturePipeline
-from blindsight.data.images import FORMATS, MAX_PIXELS, decode
+from blindsight.data.images import decode, pixels_of
 from blindsight.errors import CorruptFileError, DataError, InputError, UnknownNameError
 from blindsight.files import read_arrays, sha256_of, storage_errors, write_arrays
+from blindsight.service.keys import Keys, features_context, picture_context
 from blindsight.service.settings import PICTURE_PIXELS
 from blindsight.service.store import Database, frames
 
-MOST_FRAMES = 10_000
-"""Of one person."""
+MOST_FRAMES = 10_000  # of one person
 
-_KIND = "blindsight/frame.1"
-_DECODING = threading.Semaphore(2)  # small files can be large pictures: many at once would fill the memory
-_REMEMBERED = 256  # features in memory, of the frames that were used last
-_AMONG = select(frames.c.id).where(
-    frames.c.person == bindparam("person"), frames.c.id.in_(bindparam("ids", expanding=True))
+_ID = re.compile("[0-9a-f]{32}")
+_PLAIN, _SEALED = "blindsight/frame.1", "blindsight/frame.2"
+_AT_ONCE = 4  # pictures of 16 million pixels, or fewer larger ones: small files can be large pictures
+_REMEMBERED = 256_000_000  # bytes of features in memory, of the frames that were used last
+_MADE = or_(frames.c.pipeline.is_(None), frames.c.pipeline == bindparam("pipeline"))
+_OWNERS = select(frames.c.id, frames.c.person, frames.c.epoch).where(
+    frames.c.id.in_(bindparam("ids", expanding=True)), _MADE
 )
 _NEWEST = (
-    select(frames.c.id)
-    .where(frames.c.person == bindparam("person"))
+    select(frames.c.id, frames.c.epoch)
+    .where(frames.c.person == bindparam("person"), _MADE)
     .order_by(frames.c.added.desc(), frames.c.id.desc())
     .limit(bindparam("count"))
 )  # made once, because every release asks it
 
 Row = NDArray[np.float32]
+Owners = Mapping[str, tuple[str, str | None]]
+"""Who is on frames, by their ids, and for whose epoch features are sealed."""
 
 
 class FrameStore:
@@ -58,72 +68,141 @@ class FrameStore:
         folder: Path,
         database: Database,
         pipeline: FeaturePipeline,
+        keys: Keys,
         *,
         size: int = 64,
         pixels: int = PICTURE_PIXELS,
         content_bytes: int = 8_000_000,
+        alone: bool = True,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._folder, self._database, self._pipeline = folder, database, pipeline
-        self._size, self._pixels, self._bytes, self._clock = size, pixels, content_bytes, clock
-        self.pipeline = pipeline.fingerprint()
-        """What names the features."""
-        self._recent: OrderedDict[str, Row] = OrderedDict()
+        self._folder, self._database, self._pipeline, self._keys = folder, database, pipeline, keys
+        self.side, self._pixels, self._bytes, self._clock = size, pixels, content_bytes, clock
+        self.pipeline = pipeline.fingerprint()  # names the features
+        self.prepare: Callable[[Row], Row] = lambda rows: rows
+        """Applied to features (n, d) before they are used, once for each frame."""
+        self._recent: OrderedDict[str, tuple[str | None, Row]] = OrderedDict()  # with their epoch
         self._mutex = threading.Lock()
         with storage_errors("create", folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
-        self._remove_strays()
+        if alone:
+            self._remove_strays()
 
     def add(self, person: str, content: bytes) -> str:
         """Keep a picture of a person and return its id, or say why it cannot be used."""
+        self._keys.current(person)  # or it is refused before anything is decoded
         picture = self._decoded(content)
-        features = np.asarray(self._pipeline.transform(picture[None]), dtype=np.float32)[0]
         id = secrets.token_hex(16)
-        path = self._path(person, id)
         if len(self.ids(person)) >= MOST_FRAMES:
-            raise InputError(f"at most {MOST_FRAMES} frames of a person are kept. Delete some first.")
-        with storage_errors("create", path.parent):
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-        write_arrays(path, _KIND, {"pipeline": self.pipeline}, {"picture": picture, "features": features}, private=True)
-        row = {"id": id, "person": person, "sha256": sha256_of(path), "bytes": path.stat().st_size}
+            raise InputError(
+                f"at most {MOST_FRAMES} frames of a person are kept. Delete some, or choose how long they are kept."
+            )
+        row = {"id": id, "person": person, **self._seal(person, id, picture)}
         with self._database.session() as session:
             newest = session.scalar(select(func.max(frames.c.added)).where(frames.c.person == person))
             session.execute(insert(frames).values(**row, added=_after(newest, self._clock())))
         return id
 
+    def _seal(self, person: str, id: str, picture: NDArray[np.uint8]) -> dict[str, object]:
+        """Write a picture and its features, sealed; return the row's facts about the file."""
+        epoch, path = self._keys.current(person), self._path(person, id)
+        features = np.asarray(self._pipeline.transform(picture[None]), dtype=np.float32)[0]
+        sealed = {
+            "picture": seal_for(bytes.fromhex(epoch.owner_key), _png(picture), context=picture_context(id)),
+            "features": seal_for(bytes.fromhex(epoch.public_key), features.tobytes(), context=features_context(id)),
+        }
+        with storage_errors("create", path.parent):
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+        boxes = {name: np.frombuffer(box, dtype=np.uint8) for name, box in sealed.items()}
+        write_arrays(path, _SEALED, {}, boxes, private=True)
+        told = {"sha256": sha256_of(path), "bytes": path.stat().st_size}
+        return {**told, "epoch": epoch.id, "pipeline": self.pipeline}
+
+    def seal_plain(self, person: str) -> int:
+        """Seal what an earlier version left as plain files, and remove those; return how many there were."""
+        plain = select(frames.c.id).where(frames.c.person == person, frames.c.epoch.is_(None))
+        with self._database.reading() as session:
+            ids = list(session.scalars(plain))
+        for id in ids:
+            row = self._seal(person, id, self._read_plain(person, id)[1])
+            with self._database.session() as session:
+                session.execute(update(frames).where(frames.c.id == id).values(**row))
+            with self._mutex:
+                self._recent.pop(id, None)
+            path = self._path(person, id, plain=True)
+            with storage_errors("delete", path):
+                path.unlink(missing_ok=True)
+        return len(ids)
+
+    def plain(self, person: str | None = None) -> int:
+        mine = () if person is None else (frames.c.person == person,)
+        with self._database.reading() as session:
+            return session.scalar(select(func.count()).where(frames.c.epoch.is_(None), *mine)) or 0
+
+    def stale(self, person: str) -> tuple[str, ...]:
+        """Return the frames that apps do not get because another pipeline made their features."""
+        other = select(frames.c.id).where(frames.c.person == person, frames.c.pipeline != self.pipeline)
+        with self._database.reading() as session:
+            return tuple(session.scalars(other.order_by(frames.c.added, frames.c.id)))
+
     def ids(self, person: str) -> tuple[str, ...]:
-        """Return the frames of a person, oldest first."""
         mine = select(frames.c.id).where(frames.c.person == person).order_by(frames.c.added, frames.c.id)
         with self._database.reading() as session:
             return tuple(session.scalars(mine))
 
     def latest(self, person: str, count: int) -> Row:
         """Return the features of the newest frames of a person, (n, d), oldest first."""
+        wanted = {"person": person, "count": max(count, 1), "pipeline": self.pipeline}
         with self._database.reading() as session:
-            found = session.scalars(_NEWEST, {"person": person, "count": max(count, 1)}).all()
+            found = session.execute(_NEWEST, wanted).all()
         if len(found) != count:
             raise InputError(f"ask for 1 frame or more, and for no more than there are; got {count} of {len(found)}.")
-        return np.stack([self._row(person, id) for id in reversed(found)])
+        return np.stack([self._row(person, id, epoch) for id, epoch in reversed(found)])
 
-    def features(self, person: str, ids: Sequence[str]) -> Row:
-        """Return the features of some frames of a person, (n, d), in this order."""
-        wanted = [_checked(id) for id in ids]
-        with self._database.reading() as session:
-            found = set(session.scalars(_AMONG, {"person": person, "ids": wanted}))
-        for id in wanted:
-            if id not in found:
-                raise UnknownNameError("frame", id, ())
+    def owners(self, ids: Collection[str]) -> Owners:
+        """Return who is on which of these frames; those that are not there are left out."""
+        wanted = [id for id in ids if _ID.fullmatch(id)]
         if not wanted:
-            raise InputError("name at least one frame.")
-        return np.stack([self._row(person, id) for id in wanted])
+            return {}
+        with self._database.reading() as session:
+            rows = session.execute(_OWNERS, {"ids": wanted, "pipeline": self.pipeline})
+            return {row.id: (row.person, row.epoch) for row in rows}
 
-    def picture(self, person: str, id: str) -> bytes:
-        """Return a picture as PNG: for the person on it alone."""
-        self._check(person, id)
-        stream = io.BytesIO()
-        Image.fromarray(self._read(person, id)[1]).save(stream, "PNG")
-        return stream.getvalue()
+    def features(self, person: str, ids: Sequence[str], owners: Owners | None = None) -> Row:
+        """Return the features of some frames of a person, (n, d), in this order; `owners` knows who is on them."""
+        found = self.owners(ids) if owners is None else owners
+        for id in ids:
+            if found.get(_checked(id), ("", None))[0] != person:
+                raise UnknownNameError("frame", id, ())
+        if not ids:
+            raise InputError("name at least one frame.")
+        return np.stack([self._row(person, id, found[id][1]) for id in ids])
+
+    def picture(self, person: str, id: str) -> tuple[bytes, bool]:
+        """Return a picture as PNG, and whether it is sealed for the person on it: plain ones are of old versions."""
+        mine = select(frames.c.epoch).where(frames.c.person == person, frames.c.id == _checked(id))
+        with self._database.reading() as session:
+            found = session.execute(mine).one_or_none()
+        if found is None:
+            raise UnknownNameError("frame", id, ())
+        if found.epoch is None:
+            return _png(self._read_plain(person, id)[1]), False
+        return self._box(person, id, "picture"), True
+
+    def forget_all(self, person: str) -> int:
+        ids = self.ids(person)
+        for id in ids:
+            self.forget(person, id)
+        return len(ids)
+
+    def forget_closed(self) -> None:
+        """Drop from memory what belongs to epochs that are no longer open."""
+        with self._mutex:
+            among = {epoch for epoch, _ in self._recent.values() if epoch is not None}
+            closed = {epoch for epoch in among if not self._keys.is_open(epoch)}
+            for id in [id for id, (epoch, _) in self._recent.items() if epoch in closed]:
+                del self._recent[id]
 
     def delete(self, person: str, id: str) -> None:
         """Forget a picture and its features; what was released of it before cannot be taken back."""
@@ -132,30 +211,58 @@ class FrameStore:
             session.execute(delete(frames).where(frames.c.person == person, frames.c.id == id))
         with self._mutex:
             self._recent.pop(id, None)
-        path = self._path(person, id)
-        with storage_errors("delete", path):
-            path.unlink(missing_ok=True)
+        for path in (self._path(person, id), self._path(person, id, plain=True)):
+            with storage_errors("delete", path):
+                path.unlink(missing_ok=True)
+
+    def over(self, person: str, *, newest: int | None, since: datetime | None) -> tuple[str, ...]:
+        """Return a person's frames, oldest first, that are not among the `newest` or came before `since`."""
+        with self._database.reading() as session:
+            mine = session.execute(
+                select(frames.c.id, frames.c.added)
+                .where(frames.c.person == person)
+                .order_by(frames.c.added, frames.c.id)
+            ).all()
+        many = 0 if newest is None else max(0, len(mine) - newest)
+        return tuple(id for place, (id, added) in enumerate(mine) if place < many or (since and added < since))
+
+    def forget(self, person: str, id: str) -> None:
+        with suppress(UnknownNameError):
+            self.delete(person, id)
 
     def _decoded(self, content: bytes) -> NDArray[np.uint8]:
         if len(content) > self._bytes:
             raise InputError(f"a picture may have {self._bytes:,} bytes; got {len(content):,}.")
-        return decode_within(content, size=self._size, pixels=self._pixels)
+        return decode_within(content, size=self.side, pixels=self._pixels)
 
-    def _row(self, person: str, id: str) -> Row:
+    def _row(self, person: str, id: str, epoch: str | None) -> Row:
+        if epoch is not None and not self._keys.is_open(epoch):
+            self.forget_closed()
         with self._mutex:
             if id in self._recent:
                 self._recent.move_to_end(id)
-                return self._recent[id]
-        features = self._read(person, id)[0]
+                return self._recent[id][1]
+        plain = self._read_plain(person, id)[0] if epoch is None else self._opened(person, id, epoch)
+        features: Row = self.prepare(plain[None])[0]
         with self._mutex:
-            self._recent[id] = features
-            while len(self._recent) > _REMEMBERED:
+            self._recent[id] = epoch, features
+            while len(self._recent) * features.nbytes > _REMEMBERED:
                 self._recent.popitem(last=False)
         return features
 
-    def _read(self, person: str, id: str) -> tuple[Row, NDArray[np.uint8]]:
-        """Return features and picture; where the pipeline has changed since, the features are made anew."""
-        document, arrays = read_arrays(self._path(person, id), _KIND)
+    def _opened(self, person: str, id: str, epoch: str) -> Row:
+        box = self._box(person, id, "features")
+        return np.frombuffer(self._keys.secret(epoch).open(box, context=features_context(id)), dtype=np.float32)
+
+    def _box(self, person: str, id: str, part: str) -> bytes:
+        _, boxes = read_arrays(self._path(person, id), _SEALED)
+        if part not in boxes:
+            raise CorruptFileError("a frame is not whole.")
+        return boxes[part].tobytes()
+
+    def _read_plain(self, person: str, id: str) -> tuple[Row, NDArray[np.uint8]]:
+        """Return features and picture of a plain file; features are recomputed if the pipeline has changed since."""
+        document, arrays = read_arrays(self._path(person, id, plain=True), _PLAIN)
         picture = arrays.get("picture")
         if picture is None or "features" not in arrays:
             raise CorruptFileError("a frame is not whole.")
@@ -169,12 +276,13 @@ class FrameStore:
             if session.scalar(mine) is None:
                 raise UnknownNameError("frame", id, ())
 
-    def _path(self, person: str, id: str) -> Path:
-        return self._folder / hashlib.sha256(person.encode()).hexdigest()[:32] / f"{id}.npz"
+    def _path(self, person: str, id: str, *, plain: bool = False) -> Path:
+        return self._folder / hashlib.sha256(person.encode()).hexdigest()[:32] / f"{id}{'' if plain else '.sealed'}.npz"
 
     def _remove_strays(self) -> None:
+        all_frames = select(frames.c.person, frames.c.id, frames.c.epoch)
         with self._database.reading() as session:
-            known = {self._path(person, id) for person, id in session.execute(select(frames.c.person, frames.c.id))}
+            known = {self._path(person, id, plain=not epoch) for person, id, epoch in session.execute(all_frames)}
         for folder, _, names in os.walk(self._folder):
             for path in (Path(folder) / name for name in names):
                 if path not in known:
@@ -182,34 +290,53 @@ class FrameStore:
                         path.unlink()
 
 
+def _png(picture: NDArray[np.uint8]) -> bytes:
+    """Return a picture as a file whose size tells nothing about it: it is not compressed."""
+    stream = io.BytesIO()
+    Image.fromarray(picture).save(stream, "PNG", compress_level=0)
+    return stream.getvalue()
+
+
 def decode_within(content: bytes, *, size: int, pixels: int) -> NDArray[np.uint8]:
-    """Decode a stranger's picture of at most so many pixels, when fewer than two others are being decoded."""
+    """Decode an untrusted picture of at most `pixels` pixels, once others leave enough memory for it."""
     try:
-        with _DECODING:
-            if _pixels_of(content) > pixels:
-                raise DataError(f"more than {pixels:,} pixels")
-            return decode(content, size=size)
+        claimed = pixels_of(content)
+        if claimed > pixels:
+            raise DataError(f"more than {pixels:,} pixels")
+        with _DECODING.room(1 + min(claimed // 16_000_000, _AT_ONCE - 1)):
+            return decode(content, size=size, shrink=True)
     except DataError as reason:
         raise InputError(f"this picture cannot be used: {reason}.") from None
 
 
 def _checked(id: str) -> str:
-    if re.fullmatch("[0-9a-f]{32}", id) is None:
+    if _ID.fullmatch(id) is None:
         raise UnknownNameError("frame", id, ())
     return id
 
 
-def _pixels_of(content: bytes) -> int:
-    """Return how many pixels the file claims to have, without decoding it; 0 where `decode` will say what is wrong."""
-    try:
-        with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
-            return picture.width * picture.height
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        return MAX_PIXELS + 1
-    except Exception:  # decoders raise nearly anything on damaged files
-        return 0
+class _Room:
+    """A counter of parts: callers take some, and wait until there are enough."""
+
+    def __init__(self, parts: int) -> None:
+        self._free, self._changed = parts, threading.Condition()
+
+    @contextmanager
+    def room(self, parts: int) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= parts)
+            self._free -= parts
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += parts
+                self._changed.notify_all()
+
+
+_DECODING = _Room(_AT_ONCE)
 
 
 def _after(newest: datetime | None, now: datetime) -> datetime:
-    """Return a moment behind the newest one, so that frames keep their order whatever the clock does."""
+    """Return a moment after the newest one, so that frames keep their order whatever the clock does."""
     return now if newest is None or now > newest else newest + timedelta(microseconds=1)

@@ -1,10 +1,10 @@
-"""Every use case of the service, one method each: people and apps, proposals and answers, grants and releases, the log.
+"""The gateway: every use case of the service, one method each (people, apps, proposals, grants, releases, the log).
 
-*The guarantee.* Whoever asks is checked here, whatever the door in front of it checked before. What is decided or
-released has its entry in the audit log before its effect is visible (`witness`); the platform decides, and keeps its
-own promises over kills (`sift.platform`). A preference, or an attacker that joins, counts from the moment it is noted:
-grants that were not verified under it are suspended at once, and a job verifies them anew. Raw pictures go back to the
-person on them, and to nobody else; features to nobody.
+*The guarantee.* The caller is checked here, whatever was checked before. What is decided or released has its entry in
+the audit log before its effect is visible (`log`); the platform decides, and keeps its own promises over kills
+(`sift.platform`). A preference, or an attacker that joins, counts from the moment it is noted: grants not verified
+under it are suspended at once, and a job verifies them again. Pictures go back sealed to the person on them, and to
+nobody else; features go to nobody, and are read only while a grant is live (`keys`).
 
 SensorSift (Enev et al., ACSAC 2012, section 3 and Figure 1) draws this service around its sifts.
 """
@@ -20,15 +20,21 @@ from datetime import datetime, timedelta
 from tempfile import NamedTemporaryFile
 from typing import Any, Self
 
+import numpy as np
+from starlette.concurrency import run_in_threadpool
+
 from blindsight.crypto.merkle import TreeHead
 from blindsight.data import Dataset, FeaturePipeline
-from blindsight.errors import InputError, PrivacyError, StorageError, UnknownNameError
+from blindsight.errors import BlindsightError, InputError, PrivacyError, StorageError, UnknownNameError
 from blindsight.files import storage_errors
 from blindsight.progress import Progress, silent
-from blindsight.service.foundation import KNOWN, Ensemble, FolderLock, lay_foundation
+from blindsight.service.cameras import Cameras, Device, Retention
+from blindsight.service.errors import told
 from blindsight.service.frames import FrameStore
 from blindsight.service.jobs import UNFINISHED, Handler, Job, Jobs, Worker
+from blindsight.service.keys import Epoch, Keys, storage_statement
 from blindsight.service.log import (
+    MACHINE,
     PLATFORM,
     AuditLog,
     Entry,
@@ -42,27 +48,41 @@ from blindsight.service.log import (
     remembered_head,
     witness_at,
 )
-from blindsight.service.models import GrantView, JobView, PersonView, ProposalView, grant_view, job_view, proposal_view
-from blindsight.service.principals import Principal, Principals, Role, Token
+from blindsight.service.models import (
+    AttributeView,
+    FrameResult,
+    GrantView,
+    JobView,
+    NewRelease,
+    PersonView,
+    PlatformView,
+    ProposalView,
+    RetentionView,
+    grant_view,
+    job_view,
+    proposal_view,
+)
+from blindsight.service.principals import CODE_HOURS, Principal, Principals, Role, Token, told_of
 from blindsight.service.proposals import ASKING, ODOMETER, REVIEW, Answer, Asking, Duties, Proposals, Reviews
-from blindsight.service.releases import Release, Releases
+from blindsight.service.releases import Asked, Release, Releases
 from blindsight.service.settings import ServiceSettings
-from blindsight.service.store import Database, check_guards, open_database
+from blindsight.service.store import Database, FolderLock, check_guards, open_database
+from blindsight.service.streams import Streams
+from blindsight.service.verification import KNOWN, Ensemble, platform_data, shortages
 from blindsight.sift.attackers import chosen_attackers
-from blindsight.sift.platform import Platform
+from blindsight.sift.platform import Platform, no_grant
 from blindsight.sift.ppls import PPLS, SiftLearner
 from blindsight.sift.register import Grant
 from blindsight.sift.stream import Then
 from blindsight.sift.verify import Verifier
 
-MOST_WAITING = 5
-"""Jobs that one principal may have waiting."""
+MOST_PICTURES = 64  # in one batch
+MOST_WAITING = 5  # jobs that one principal may have waiting
 
 _PROBE = 1 << 20  # bytes that must have room on the disk
 _NOTED, _NOTED_AGAIN = 10_000, 60.0  # what is remembered of notes, and for how many seconds
 
-FOR_APPS = ("status", "mechanism", "who_sees")
-"""What an app may read of a statement about a person."""
+FOR_APPS = ("status", "mechanism", "who_sees")  # what an app may read of a statement about a person
 
 
 class Gateway:
@@ -73,23 +93,27 @@ class Gateway:
         settings: ServiceSettings,
         platform: Platform,
         frames: FrameStore,
+        keys: Keys,
         jobs: Jobs,
         log: AuditLog,
         principals: Principals,
         *,
         handlers: Mapping[str, Handler] | None = None,
     ) -> None:
-        self.settings, self.platform, self.frames = settings, platform, frames
+        self.settings, self.platform, self.frames, self.keys = settings, platform, frames, keys
         self.jobs, self.audit, self.principals = jobs, log, principals
         self._ensemble = Ensemble(settings.folder / "attackers.json", platform.verifier)
         self._proposals = Proposals(settings.folder / "proposals")
         self._asking = Asking(platform, self._proposals, jobs, log)
-        self._releases = Releases(platform, frames, log)
+        self._releases = Releases(platform, frames, log, principals)
+        self.cameras = Cameras(principals, frames, log, settings.folder / "people.json")
+        self.streams = Streams(self)
         self._reviews = Reviews(platform, jobs)
         platform.verifier = self._ensemble.verifier
+        platform.joined = self._ensemble.again  # another process may have let one in
         duties = Duties(platform, self._proposals)
-        self.worker = Worker(jobs, {**(handlers or {}), **duties.handlers}, settings)
-        self._registered: set[str] = set()
+        self.worker = Worker(jobs, {**(handlers or {}), **duties.handlers}, settings, between=self.sweep)
+        self._registered, self._ended = set[str](), set[str]()  # apps; revoked owners whose grants have ended
         self._noted: dict[str, tuple[float, int]] = {}  # what was logged when, and how often again since
         self._noting = threading.Lock()
         self._held: tuple[FolderLock, Database] | None = None
@@ -103,43 +127,46 @@ class Gateway:
         *,
         verifier: Verifier | None = None,
         learner: SiftLearner | None = None,
+        unchanging: Sequence[str] = (),
         handlers: Mapping[str, Handler] | None = None,
         random_state: int = 0,
         progress: Progress = silent,
     ) -> Self:
-        """Open a service's folder, made if need be; the default data are drawn faces.
-
-        `handlers` do further kinds of jobs. Call `start` for the worker, and `close` at the end.
+        """Open a service's folder, made if need be; the default data are drawn faces. `handlers` do further kinds of
+        jobs. Call `start` for the worker, and `close` at the end.
         """
-        lock, database, log = FolderLock(settings.folder), None, None
+        shared = settings.processes > 1 or not settings.database_url.startswith("sqlite")
+        lock, database, log = FolderLock(settings.folder, shared=shared), None, None
         try:
             database = open_database(settings.database_url)
             check_guards(database.engine)
             log = open_log(settings.folder, database, [witness_at(one) for one in settings.witnesses])
             import_journal(log, database, settings.folder / "platform" / "platform.journal")
-            ground = lay_foundation(
-                dataset, pipeline, cache=settings.folder / "cache", random_state=random_state, progress=progress
-            )
+            how: dict[str, Any] = {"random_state": random_state, "progress": progress, "unchanging": unchanging}
+            ground = platform_data(dataset, pipeline, cache=settings.folder / "cache", **how)
             platform = Platform(
                 ground.judging,
                 verifier=Verifier(random_state=random_state) if verifier is None else verifier,
                 development=ground.development,
                 learner=PPLS(5, float("inf"), scale=False) if learner is None else learner,
                 folder=settings.folder / "platform",
+                permanent=ground.unchanging,
                 records=LogRecords(log, database),
                 clock=log.now,
             )
             log.check_witnesses()
+            keys = Keys(settings.open_keys, database, clock=log.now)
             frames = FrameStore(
                 settings.folder / "frames",
                 database,
                 ground.pipeline,
+                keys,
                 size=ground.size,
                 pixels=settings.picture_pixels,
-                content_bytes=settings.body_bytes,
+                content_bytes=settings.pictures_bytes,
             )
             jobs, principals = Jobs(database), Principals(database, clock=log.now)
-            gateway = cls(settings, platform, frames, jobs, log, principals, handlers=handlers)
+            gateway = cls(settings, platform, frames, keys, jobs, log, principals, handlers=handlers)
         except BaseException:
             if log is not None:
                 log.close()
@@ -148,26 +175,61 @@ class Gateway:
             lock.release()
             raise
         gateway._held = (lock, database)
-        gateway.recover()
+        gateway.recover(alone=lock.alone)
+        if shared:
+            lock.share()
         return gateway
 
-    def recover(self) -> None:
-        """Take up what the last process left: jobs that ran, and grants that must end or wait for their review."""
-        self.jobs.recover()
-        for gone in self.principals.list():
-            if gone.revoked is not None:
-                self._end_grants_about(gone, None)
+    def recover(self, *, alone: bool = True) -> None:
+        """Take up what the last process left: jobs that ran (not those of other living processes), and grants that must
+        end or wait for their review.
+        """
+        if alone:
+            self.jobs.recover()
+        for one in self.principals.list():
+            if one.public_key is not None and one.revoked is None:
+                self.frames.seal_plain(one.name)
+        self.sweep()
         self._reviews.of_suspended(PLATFORM)
 
-    def start(self) -> None:
-        """Begin to do jobs."""
-        self.worker.start()
+    def sweep(self) -> None:
+        """End what nobody needs any more: grants of revoked owners, open epochs without a live grant."""
+        for gone in self.principals.revoked_owners():
+            if gone.name not in self._ended:
+                self._end_grants_about(gone, None, "the owner's token was revoked")
+                self._ended.add(gone.name)
+        for person in set(self.keys.open_epochs()) - self.platform.active():
+            self._close(person)
+        self.frames.forget_closed()
+
+    def _close(self, person: str) -> None:
+        """End a person's epoch unless some grant about them can still let something out that is made of features."""
+        if not self.keys.open_epochs(person)[person]:
+            return
+        with self.keys.settled():
+            ids = self.keys.open_epochs(person)[person]
+            if ids and not self._needs_keys(person):
+                self.keys.close(ids)
+                if person:
+                    self.keys.begin(person, self.keys.current(person).owner_key)
+                    self.audit.append(MACHINE, "end epoch", {"person": person})
+        self.frames.forget_closed()
+
+    def _needs_keys(self, person: str) -> bool:
+        return person in self.platform.active(person)
+
+    def start(self, *, works: bool = True) -> None:
+        """Begin to do jobs, and to forget frames that are over, once what every release needs is computed."""
+        assert self.platform.data.support
+        if works:
+            self.worker.start()
+            self.cameras.start()
 
     def close(self) -> None:
-        """Stop after the present step; what is unfinished goes on after the next start.
-
-        Where a step takes too long the folder stays locked until the process ends, and the step with it.
+        """Stop after the present step; unfinished work continues after the next start. If a step takes too long, the
+        folder stays locked until the process ends, and the step with it.
         """
+        self.cameras.close()
         if self.worker.stop() and self._held is not None:
             lock, database = self._held
             self.audit.close()
@@ -190,38 +252,129 @@ class Gateway:
     # --- who may ask ---
 
     def create_principal(
-        self, operator: Principal, name: str, role: Role, *, expires: datetime | None = None
+        self,
+        operator: Principal,
+        name: str,
+        role: Role,
+        *,
+        expires: datetime | None = None,
+        hours: float = CODE_HOURS,
     ) -> tuple[Principal, Token]:
-        """Add an owner, an app or another operator; the token is not to be had again."""
+        """Add an owner, an app or another operator; return the code with which they make their token themselves."""
         _only(operator, "operator")
         with self.principals.database.session():  # both or neither
-            made, token = self.principals.create(name, role, expires=expires)
-            self.audit.append(operator.id, "create principal", {"principal": made.id, "name": name, "role": role})
+            made, code = self.principals.create(name, role, expires=expires, hours=hours)
+            self.audit.append(operator.id, "create principal", told_of(made))
+        return made, code
+
+    def issue_code(
+        self, operator: Principal, id: str, *, hours: float = CODE_HOURS, expires: datetime | None = None
+    ) -> Token:
+        """Issue another code for somebody who lost a token. The token, an owner's cameras and grants end at once: who
+        redeems the code might be somebody else, and must find nothing open.
+        """
+        _only(operator, "operator")
+        with self.principals.database.session():
+            code, known = self.principals.issue_code(id, hours=hours, expires=expires), self.principals.get(id)
+            self.audit.append(operator.id, "issue enrolment code", told_of(known))
+        self._shut(known, operator)
+        return code
+
+    def _shut(self, owner: Principal, by: Principal) -> None:
+        """End grants about somebody whose token was exchanged, and the tokens of their cameras."""
+        if owner.role == "owner":
+            self._end_grants_about(owner, by, "another enrolment code was issued for the owner")
+            self.cameras.revoke_all(owner.name, by.id)
+            self._close(owner.name)
+
+    def enrol(self, code: str, public_key: str | None = None, *, address: str = "") -> tuple[Principal, Token]:
+        """Redeem a code: make the token of who holds it, and an owner's first epoch; failures leave a trace."""
+        try:
+            with self.principals.database.session():
+                made, token = self.principals.redeem(code, public_key)
+                if made.public_key is not None:
+                    self.keys.begin(made.name, made.public_key)
+                self.audit.append(made.id, "enrol", {**told_of(made), "key": made.public_key, "address": address})
+        except (InputError, PrivacyError) as error:
+            with suppress(StorageError):
+                whose = self.principals.whose_code(code)
+                named = {} if whose is None else told_of(whose)
+                self.note("stranger", "refuse enrolment", address=address, reason=str(error), **named)
+            raise
+        if made.role == "owner":
+            self._shut(made, made)  # the code may have been issued on the machine itself
+            self.frames.seal_plain(made.name)
         return made, token
 
+    def rotate_token(self, principal: Principal) -> Token:
+        with self.principals.database.session():
+            self.audit.append(principal.id, "rotate token", {"principal": principal.id, "name": principal.name})
+            return self.principals.rotate(principal.id)
+
+    def register_key(self, owner: Principal, public_key: str) -> Principal:
+        """Note the key of an owner of an earlier version, and seal their pictures for it."""
+        _only(owner, "owner")
+        with self.keys.settled(), self.principals.database.session():
+            if self.principals.get(owner.id).public_key is not None:
+                raise InputError("you have registered a key already. To use another, ask for an enrolment code.")
+            self.principals.set_key(owner.id, public_key)
+            self.keys.begin(owner.name, public_key, keep=self._needs_keys(owner.name))
+            self.audit.append(owner.id, "register key", {"name": owner.name, "key": public_key.lower()})
+        self.frames.seal_plain(owner.name)
+        return self.principals.get(owner.id)
+
     def revoke_principal(self, operator: Principal, id: str) -> None:
-        """Make somebody's token worthless for ever; grants about an owner end, whom nobody could answer for."""
+        """Make somebody's token worthless for ever; grants about an owner end, since nobody could answer for them."""
         _only(operator, "operator")
         gone = self.principals.get(id)
-        self.audit.append(operator.id, "revoke principal", {"principal": id, "name": gone.name})
+        self.audit.append(operator.id, "revoke principal", told_of(gone))
         self.principals.revoke(id)
-        self._end_grants_about(gone, operator)
+        self._end_grants_about(gone, operator, "the owner's token was revoked")
+        self._close(gone.name)
 
-    def rotate_token(self, operator: Principal, id: str, *, expires: datetime | None = None) -> Token:
-        """Replace somebody's token."""
-        _only(operator, "operator")
-        known = self.principals.get(id)
-        self.audit.append(operator.id, "rotate token", {"principal": id, "name": known.name})
-        return self.principals.rotate(id, expires=expires)
+    def erase_person(self, principal: Principal, name: str) -> int:
+        """Remove all of an owner, who asks for it or is gone: grants end, frames, features, keys and what was kept of
+        releases are deleted, the token opens nothing more. The log stays. Return how many frames there were.
+        """
+        _only(principal, "owner", "operator")
+        self._own(principal, name)
+        gone = next((one for one in self.principals.list() if (one.name, one.role) == (name, "owner")), None)
+        if gone is None:
+            raise UnknownNameError("person", name, ())
+        self.audit.append(principal.id, "erase person", {"principal": gone.id, "person": name})
+        self._end_grants_about(gone, principal, "the person was erased")
+        self.keys.erase(name)
+        count = self.frames.forget_all(name)
+        self.platform.forget(name)
+        self.cameras.revoke_all(name, principal.id, erase=True)
+        self.principals.revoke(gone.id)
+        return count
 
     # --- people ---
 
     def attributes(self) -> tuple[str, ...]:
-        """Return what can be kept private, and what the platform's own sifts can tell."""
         return tuple(sorted(self.platform.data.labels))
 
+    def about(self) -> PlatformView:
+        """Return what an app needs to know before it fits a sift, and what can be granted here."""
+        data, verifier = self.platform.data, self.platform.verifier
+        longest = 1 if data.persons is None else int(np.unique(data.persons, return_counts=True)[1].max())
+        return PlatformView(
+            pipeline=data.pipeline,
+            dimension=data.dimension,
+            side=self.frames.side,
+            attributes=[
+                AttributeView(name=name, unchanging=name in self.platform.unchanging) for name in self.attributes()
+            ],
+            frames=longest,
+            pictures=len(data.features),
+            persons=None if data.persons is None else len(np.unique(data.persons)),
+            threshold=verifier.threshold,
+            confidence=verifier.confidence,
+            notes=list(shortages(data, verifier)),
+        )
+
     def person(self, principal: Principal, name: str) -> PersonView:
-        """Return what a person hides and how many frames of them there are."""
         _only(principal, "owner", "operator")
         self._own(principal, name)
         try:
@@ -230,7 +383,8 @@ class Gateway:
             if principal.name != name:
                 raise
             private = ()  # an owner who has not said anything yet
-        return PersonView(person=name, private=list(private), frames=len(self.frames.ids(name)))
+        kept = RetentionView(**vars(self.cameras.retention(name)))
+        return PersonView(person=name, private=list(private), frames=len(self.frames.ids(name)), retention=kept)
 
     def set_private(self, owner: Principal, attributes: Sequence[str]) -> JobView:
         """Note what a person hides, from now on; the job reviews their grants, which are suspended until then."""
@@ -239,25 +393,76 @@ class Gateway:
             self.platform.note_preferences(owner.name, attributes)
         return job_view(owner, self._reviews.of(owner.name, owner.id))
 
-    def add_frame(self, owner: Principal, content: bytes) -> str:
-        """Keep a picture of a person; return its id."""
-        _only(owner, "owner")
-        frame = self.frames.add(owner.name, content)
-        self.audit.append(owner.id, "add frame", {"person": owner.name, "frame": frame})
+    def add_frame(self, principal: Principal, content: bytes) -> str:
+        """Keep a picture of an owner, sent by them or their device; return its id."""
+        _only(principal, "owner", "device")
+        frame = self.frames.add(principal.name, content)
+        self.audit.append(principal.id, "add frame", {"person": principal.name, "frame": frame})
+        self.cameras.forget(principal.name)
         return frame
 
+    def add_frames(self, principal: Principal, pictures: Sequence[tuple[str, bytes]]) -> tuple[FrameResult, ...]:
+        """Keep several pictures, by file name; each has its own result, whatever became of the others."""
+        _only(principal, "owner", "device")
+        if not 1 <= len(pictures) <= MOST_PICTURES:
+            raise InputError(f"a batch has 1 to {MOST_PICTURES} pictures; got {len(pictures)}.")
+        results = []
+        for name, content in pictures:
+            try:
+                results.append(FrameResult(name=name, frame=self.add_frame(principal, content)))
+            except BlindsightError as error:
+                results.append(FrameResult(name=name, error=told(error)))
+        return tuple(results)
+
+    def devices(self, owner: Principal) -> tuple[Device, ...]:
+        _only(owner, "owner")
+        return self.cameras.of(owner.name)
+
+    def add_device(self, owner: Principal, name: str, days: int | None = None) -> tuple[Device, Token]:
+        """Add a device that can only bring frames of its owner; its token is shown once."""
+        _only(owner, "owner")
+        return self.cameras.add(owner, name, days)
+
+    def revoke_device(self, owner: Principal, id: str) -> Device:
+        _only(owner, "owner")
+        return self.cameras.revoke(owner, id)
+
+    def set_retention(self, owner: Principal, wanted: Retention) -> int:
+        _only(owner, "owner")
+        return self.cameras.set_retention(owner, wanted)
+
+    def own_entries(self, owner: Principal, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
+        _only(owner, "owner")
+        return self.audit.entries_about(owner.name, owner.id, after=after, limit=limit)
+
     def frame_ids(self, owner: Principal) -> tuple[str, ...]:
-        """Return a person's own frames, oldest first."""
         _only(owner, "owner")
         return self.frames.ids(owner.name)
 
-    def picture(self, owner: Principal, frame: str) -> bytes:
-        """Return one of a person's own pictures as PNG."""
+    def picture(self, owner: Principal, frame: str) -> tuple[bytes, bool]:
         _only(owner, "owner")
-        return self.frames.picture(owner.name, frame)
+        found = self.frames.picture(owner.name, frame)
+        self.note(owner.id, "read picture", person=owner.name, frame=frame)
+        return found
+
+    def stale_frames(self, owner: Principal) -> tuple[str, ...]:
+        _only(owner, "owner")
+        return self.frames.stale(owner.name)
+
+    def epochs(self, owner: Principal) -> tuple[Epoch, ...]:
+        _only(owner, "owner")
+        return self.keys.of(owner.name)
+
+    def hand_over_keys(self, owner: Principal, keys: Mapping[str, str]) -> None:
+        """Take the keys of epochs again, which a machine lost at its restart; some grant must need them."""
+        _only(owner, "owner")
+        with self.keys.settled():
+            if not self._needs_keys(owner.name):
+                raise InputError("no grant of yours is live: nobody needs your keys. Keep them.")
+            self.keys.keep(owner.name, keys)
+        self.audit.append(owner.id, "hand over keys", {"person": owner.name, "epochs": len(keys)})
 
     def delete_frame(self, owner: Principal, frame: str) -> None:
-        """Forget one of a person's own pictures."""
         _only(owner, "owner")
         if frame not in self.frames.ids(owner.name):
             raise UnknownNameError("frame", frame, ())
@@ -266,7 +471,6 @@ class Gateway:
 
     def odometer(self, principal: Principal, person: str) -> JobView:
         """Measure how well all that is out about a person tells what they hide: a job, as it takes as long as a review.
-
         Its result is that of `Odometer` as plain data. While nothing has changed, asking again gives the same job.
         """
         job = self.measurement(principal, person, start=True)
@@ -295,6 +499,7 @@ class Gateway:
         _only(app, "app")
         with acting(app):
             self.platform.add_app(app.name, public)
+        self.sweep()
         return self.platform.asked(app.name)
 
     def propose(
@@ -305,41 +510,59 @@ class Gateway:
         *,
         frames: int = 1,
         then: Then = "refuse",
+        personal: float | None = None,
     ) -> JobView:
-        """Ask for something about a person: the numbers of a sift (`siftjson`), or without one the platform's label.
-
+        """Ask for something about a person: the numbers of a sift (`proposals`), or without one the platform's label.
         The job verifies it; then the person is asked. `frames` counts all frames that this app will ever have got.
         """
         _only(app, "app")
         self._asked(app)
         self._refuse_flood(app)
-        return job_view(app, self._asking.propose(app, person, sift, frames, then))
+        return job_view(app, self._asking.propose(app, person, sift, frames, then, personal))
 
     def proposal(self, principal: Principal, job: str) -> ProposalView:
         """Return a proposal to the app that made it (the verdict alone), to the person it is about, or an operator."""
         found = self._proposal(principal, job)
         verified = (found.result or {}).get("verdict") in ("accept", "reject", "inconclusive")
-        evidence = self._proposals.get(job).to_dict() if verified and principal.role != "app" else None
-        return proposal_view(principal, self._told(principal, found), evidence)
+        kept = self._proposals.get(job) if verified and principal.role != "app" else None
+        return proposal_view(principal, self._told(principal, found), kept)
 
-    def proposals(self, principal: Principal) -> tuple[ProposalView, ...]:
-        """Return the newest proposals that concern somebody, without evidence."""
+    def proposals(
+        self, principal: Principal, *, after: str | None = None, limit: int = 100
+    ) -> tuple[ProposalView, ...]:
+        """Return the newest proposals that concern somebody, without evidence; those after a job of theirs."""
         about = {"app": {"app": principal.name}, "owner": {"person": principal.name}, "operator": {}}[principal.role]
-        return tuple(
-            proposal_view(principal, self._told(principal, job)) for job in self.jobs.find(ASKING, about=about)
-        )
+        last = None if after is None else self._proposal(principal, after)
+        found = self.jobs.find(ASKING, about=about, after=last, limit=limit)
+        return tuple(proposal_view(principal, self._told(principal, job)) for job in found)
 
-    def answer(self, owner: Principal, job: str, answer: Answer) -> ProposalView:
-        """Allow a proposal (`grant` is its number), ask for `fewer` details (`next` is the job), or refuse it."""
+    def answer(self, owner: Principal, job: str, answer: Answer, keys: Mapping[str, str] | None = None) -> ProposalView:
+        """Allow a proposal (`grant` is its number), ask for `fewer` details (`next` is the job), or refuse it. To allow
+        it hands over the `keys` of the owner's epochs, without which no feature can be read.
+        """
         _only(owner, "owner")
-        return proposal_view(owner, self._asking.answer(owner, self._proposal(owner, job), answer))
+        asked = self._proposal(owner, job)
+        if answer != "allow" or self.principals.get(owner.id).public_key is None:
+            return proposal_view(owner, self._asking.answer(owner, asked, answer))
+        try:
+            with self.keys.settled():
+                self.keys.keep(owner.name, keys or {})
+                return proposal_view(owner, self._asking.answer(owner, asked, answer))
+        finally:
+            self._close(owner.name)  # what was not allowed needs no key
 
     # --- grants ---
 
-    def grants(self, principal: Principal) -> tuple[GrantView, ...]:
-        """Return the grants that concern somebody, oldest first, revoked ones included."""
-        mine = [grant for grant in self.platform.grants() if _concerns(principal, grant)]
-        return tuple(self._grant_view(principal, grant) for grant in mine)
+    def grants(self, principal: Principal, *, after: int = 0, limit: int | None = None) -> tuple[GrantView, ...]:
+        """Return the grants that concern somebody, oldest first, revoked ones included; `limit` after a number."""
+        about = {"owner": {"person": principal.name}, "app": {"app": principal.name}}.get(principal.role, {})
+        try:
+            mine = self.platform.grants(**about)
+        except UnknownNameError:  # of an owner who has not said anything yet
+            return ()
+        some = [grant for grant in mine if grant.number > after][:limit]
+        standing = zip(some, self.platform.standing(some), strict=True)
+        return tuple(grant_view(principal, one, holds=holds, released=told) for one, (holds, told) in standing)
 
     def revoke(self, principal: Principal, number: int, reason: str) -> GrantView:
         """End a grant: the person it is about may, or an operator."""
@@ -349,23 +572,39 @@ class Gateway:
             raise UnknownNameError("grant", str(number), ())
         with acting(principal, person=grant.person, app=grant.app):
             ended = self.platform.revoke(number, reason)
+        self._close(grant.person)
         return self._grant_view(principal, ended)
 
     def release(
         self, app: Principal, person: str, *, frames: Sequence[str] | None = None, latest: int | None = None
     ) -> Release:
-        """Give an app what it was granted of some frames of a person, by their ids or the `latest` few.
-
-        Each frame counts each time, against the number that was verified. A refusal is logged, and gives nothing.
+        """Give an app what it was granted of some frames of a person, by their ids or the `latest` few. Each frame
+        counts each time, against the number that was verified. A refusal is logged, and gives nothing.
         """
         _only(app, "app")
         self._asked(app)
-        return self._releases.give(app, person, frames, latest)
+        return self._releases.give(Asked(app, person, frames, latest))
+
+    async def release_each(self, app: Principal, wanted: Sequence[NewRelease], token: str) -> list[Release | Exception]:
+        """Do as `release` for several people or frames, each by itself, while the token with this hash is the app's."""
+        _only(app, "app")
+        if app.name not in self._registered:
+            await run_in_threadpool(self._asked, app)
+        return await self._releases.give_each([Asked(app, one.person, one.frames, one.latest, token) for one in wanted])
+
+    def live_grant(self, app: Principal, person: str) -> Grant:
+        """Return the grant through which an app gets something about a person just now, or refuse."""
+        _only(app, "app")
+        mine = [one for one in self.platform.grants(app=app.name) if one.person == person and one.live]
+        if not mine or not self.platform.holds(mine[-1]):
+            raise PrivacyError(
+                no_grant(app.name) if not mine else "this grant is suspended until it was verified again."
+            )
+        return mine[-1]
 
     # --- the operator ---
 
     def attackers(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the names of the attackers that judge, and of those that may join them."""
         judging = tuple(attacker.name for attacker in chosen_attackers(self.platform.verifier.attackers))
         return judging, tuple(name for name in KNOWN if name not in judging)
 
@@ -379,7 +618,7 @@ class Gateway:
         return tuple(job_view(operator, job) for job in self._reviews.of_suspended(operator.id))
 
     def review(self, operator: Principal) -> tuple[JobView, ...]:
-        """Verify anew whatever is suspended: the jobs, one for each person."""
+        """Queue a job per person that verifies what is suspended again."""
         _only(operator, "operator")
         return tuple(job_view(operator, job) for job in self._reviews.of_suspended(operator.id))
 
@@ -399,12 +638,10 @@ class Gateway:
         return job_view(principal, self.jobs.cancel(id))
 
     def entries(self, operator: Principal, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
-        """Return entries of the audit log."""
         _only(operator, "operator")
         return self.audit.entries(after=after, limit=limit)
 
     def check_log(self, operator: Principal) -> LogCheck:
-        """Walk the whole chain of the audit log."""
         _only(operator, "operator")
         return self.audit.verify()
 
@@ -420,29 +657,35 @@ class Gateway:
             raise
 
     def witnessed_head(self, key: str) -> TreeHead:
-        """Return the newest head that is remembered of the log with this key."""
         return remembered_head(self.principals.database, key)
 
     def statements(self, principal: Principal) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-        """Return what may be said about the privacy of each live grant that concerns somebody, and its subject.
-
-        An app gets the parts that do not tell what the person hides, nor how well it can be guessed.
+        """Return the privacy statements of all live grants that concern somebody, each with its subject. An app gets
+        the parts that do not tell what the person hides, nor how well it can be guessed.
         """
+        plain = (
+            0 if principal.role == "app" else self.frames.plain(principal.name if principal.role == "owner" else None)
+        )
+        kept = ("pictures of people", storage_statement(plain).to_dict())
         live = (grant for grant in self.platform.grants() if grant.live and _concerns(principal, grant))
         said = ((grant, grant.report["statement"]) for grant in live)
         if principal.role == "app":
             said = ((grant, {part: whole[part] for part in FOR_APPS}) for grant, whole in said)
-        return tuple((f"grant {grant.number}: {grant.app} about {grant.person}", parts) for grant, parts in said)
+        granted = ((f"grant {grant.number}: {grant.app} about {grant.person}", parts) for grant, parts in said)
+        return (kept, *granted)
+
+    def authenticate(self, token: str) -> Principal | None:
+        return self.principals.authenticate(token) or self.cameras.authenticate(token)
 
     # --- inside ---
 
-    def _end_grants_about(self, gone: Principal, operator: Principal | None) -> None:
-        """End what an owner granted whose token was revoked; doing it again changes nothing."""
+    def _end_grants_about(self, gone: Principal, by: Principal | None, reason: str) -> None:
+        """End what an owner granted who is not there to answer for it; doing it again changes nothing."""
         mine = self.platform.grants() if gone.role == "owner" else ()
         for grant in mine:
             if grant.live and grant.person == gone.name:
-                with acting(operator, person=grant.person, app=grant.app), suppress(InputError):  # just ended by others
-                    self.platform.revoke(grant.number, "the owner's token was revoked")
+                with acting(by, person=grant.person, app=grant.app), suppress(InputError):  # just ended by others
+                    self.platform.revoke(grant.number, reason)
 
     def _proposal(self, principal: Principal, id: str) -> Job:
         job = self._job(principal, id)
@@ -486,7 +729,7 @@ class Gateway:
             self.audit.append(actor, action, {**details, **({"before": count} if count else {})})
 
     def _grant_view(self, principal: Principal, grant: Grant) -> GrantView:
-        holds, released = self.platform.holds(grant), self.platform.released(grant)
+        ((holds, released),) = self.platform.standing([grant])
         return grant_view(principal, grant, holds=holds, released=released)
 
     def _asked(self, app: Principal) -> None:

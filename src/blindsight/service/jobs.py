@@ -1,23 +1,24 @@
-"""Work in the background: what is to be done and what came of it, kept in the database, and the thread that does it.
+"""Background jobs: a queue in the database, and the worker thread that does them.
 
-*The guarantee.* A job that was submitted is done, fails, or is stopped by somebody; it is never forgotten. One that was
-running when the process ended is queued again and runs from its beginning. A job that ends the process three times is
-not tried a fourth time.
+*The guarantee.* A submitted job is done, fails, or is stopped by somebody; it is never forgotten. Several processes,
+and services on one database, share the work: a process renews its lease on a job every few seconds, and nobody else
+does the job meanwhile. If the process ends, the next one runs the job from its beginning; what the first would still
+report is ignored. A job that ends its process three times is not tried a fourth time.
 
-Who does a job (`Handler`) is given its payload (with the job's own id under "job"), a `progress` to report to, and
-`cancelled` to ask. `progress` raises `JobStoppedError` when the job shall stop, so every function of the library that
-reports progress can be cancelled and timed out between two of its steps; an attack that has begun is not torn apart.
-What a handler returns is the job's result. It may be called again with the same payload after a kill, and must then
-come to the same end.
+A `Handler` is given the payload (with the job's own id under "job"), a `progress` to report to, and `cancelled` to ask;
+what it returns is the job's result. `progress` raises `JobStoppedError` when the job shall stop, so every function of
+the library that reports progress can be cancelled and timed out between two steps; an attack that has begun is not
+interrupted. A handler may be called again with the same payload after a kill, and must then come to the same end.
 """
 
 import logging
 import re
 import secrets
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any, Literal
 
@@ -33,6 +34,9 @@ State = Literal["queued", "running", "done", "failed", "cancelled", "timed out"]
 UNFINISHED: tuple[State, ...] = ("queued", "running")
 
 _ATTEMPTS = 3
+LEASE = 30.0
+"""Seconds after which a process that was not heard of has ended; clocks must agree better than that."""
+_GIVEN_UP = "the service ended three times while this was running. Ask its operator why."
 _ID = re.compile("[0-9a-f]{32}")
 
 
@@ -69,11 +73,10 @@ class Jobs:
     def __init__(self, database: Database, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._database = database
         self._clock = clock
-        self.arrived = threading.Event()
-        """Set whenever there may be something to do."""
+        self._worker = secrets.token_hex(8)
+        self.arrived = threading.Event()  # set whenever there may be something to do
 
     def now(self) -> datetime:
-        """Return what time it is for jobs."""
         return self._clock()
 
     # --- for those who want something done ---
@@ -104,16 +107,19 @@ class Jobs:
         owner: str | None = None,
         about: Mapping[str, str] | None = None,
         states: Collection[State] | None = None,
+        after: Job | None = None,
         limit: int = 100,
     ) -> tuple[Job, ...]:
-        """Return jobs of some kinds, newest first; `about` compares entries of the payload."""
+        """Return jobs of some kinds, newest first, after one of them; `about` compares entries of the payload."""
         conditions = self._conditions(kinds, owner, about or {}, states)
+        if after is not None:
+            then = jobs.c.submitted == after.submitted
+            conditions.append((jobs.c.submitted < after.submitted) | (then & (jobs.c.id > after.id)))
         newest = select(*_COLUMNS).where(*conditions).order_by(jobs.c.submitted.desc(), jobs.c.id).limit(limit)
         with self._database.reading() as session:
             return tuple(Job(**row._mapping) for row in session.execute(newest))
 
     def waiting(self, owner: str) -> int:
-        """Return how many jobs of an owner are not finished."""
         unfinished = select(func.count()).where(jobs.c.owner == owner, jobs.c.state.in_(UNFINISHED))
         with self._database.reading() as session:
             return session.scalar(unfinished) or 0
@@ -131,7 +137,6 @@ class Jobs:
         return self.get(id)
 
     def amend(self, id: str, **more: Any) -> Job:
-        """Add entries to the result of a job that is done."""
         with self._database.session() as session:
             result = dict(self.get(id).result or {}) | more
             session.execute(update(jobs).where(jobs.c.id == id, jobs.c.state == "done").values(result=result))
@@ -140,55 +145,63 @@ class Jobs:
     # --- for who does them ---
 
     def claim(self) -> Job | None:
-        """Take the oldest queued job; nobody else gets it."""
+        """Take the oldest job that is queued, or whose process was not heard of; nobody else gets it."""
         oldest = select(jobs.c.id).where(jobs.c.state == "queued").order_by(jobs.c.submitted, jobs.c.id).limit(1)
+        with self._database.reading() as session:  # most often there is nothing, for which no writer need wait
+            idle = session.scalar(oldest) is None and session.scalar(select(jobs.c.id).where(self._lost)) is None
+        if idle:
+            return None
         with self._database.session() as session:
+            self.recover(self._lost)
             id = session.scalar(oldest)
             if id is None:
                 return None
             now = self._clock()
+            change = {"state": "running", "started": now, "heartbeat": now, "worker": self._worker, "done": 0.0}
             session.execute(
-                update(jobs)
-                .where(jobs.c.id == id)
-                .values(state="running", started=now, heartbeat=now, attempts=jobs.c.attempts + 1, done=0.0, doing="")
+                update(jobs).where(jobs.c.id == id).values(**change, attempts=jobs.c.attempts + 1, doing="")
             )
         return self.get(id)
+
+    @property
+    def _lost(self) -> ColumnElement[bool]:
+        return (jobs.c.state == "running") & (jobs.c.heartbeat < self._clock() - timedelta(seconds=LEASE))
+
+    def _mine(self, id: str) -> tuple[ColumnElement[bool], ...]:
+        return jobs.c.id == id, jobs.c.state == "running", jobs.c.worker == self._worker
+
+    def beat(self, id: str) -> None:
+        with self._database.session() as session:
+            session.execute(update(jobs).where(*self._mine(id)).values(heartbeat=self._clock()))
 
     def progress(self, id: str, doing: str, done: float) -> bool:
         """Note how far a running job is; return whether it shall stop."""
         with self._database.session() as session:
-            running = jobs.c.id == id, jobs.c.state == "running"
-            session.execute(update(jobs).where(*running).values(doing=doing, done=done, heartbeat=self._clock()))
-            cancel = session.scalar(select(jobs.c.cancel).where(*running))
-        return cancel is not False  # also where it is not running any more
+            session.execute(update(jobs).where(*self._mine(id)).values(doing=doing, done=done, heartbeat=self._clock()))
+            cancel = session.scalar(select(jobs.c.cancel).where(*self._mine(id)))
+        return cancel is not False  # also where it is not running any more, or another does it
 
     def finish(
         self, id: str, state: State, *, result: Mapping[str, Any] | None = None, error: str | None = None
     ) -> None:
-        """Note what came of a running job."""
+        """Note what came of a running job, unless another process has taken it meanwhile."""
         ending = {"state": state, "result": None if result is None else dict(result), "error": error}
         whole = {"done": 1.0} if state == "done" else {}
         with self._database.session() as session:
             session.execute(
-                update(jobs)
-                .where(jobs.c.id == id, jobs.c.state == "running")
-                .values(**ending, **whole, doing="", finished=self._clock())
+                update(jobs).where(*self._mine(id)).values(**ending, **whole, doing="", finished=self._clock())
             )
 
     def put_back(self, id: str) -> None:
         """Queue a running job again that is not to blame for its interruption."""
         with self._database.session() as session:
-            session.execute(
-                update(jobs)
-                .where(jobs.c.id == id, jobs.c.state == "running")
-                .values(state="queued", attempts=jobs.c.attempts - 1)
-            )
+            session.execute(update(jobs).where(*self._mine(id)).values(state="queued", attempts=jobs.c.attempts - 1))
 
-    def recover(self) -> int:
-        """Queue again what was running when the process ended; return how many jobs. Call it before anybody claims."""
-        now = self._clock()
-        running = jobs.c.state == "running"
-        given_up = "the service ended three times while this was running. Ask its operator why."
+    def recover(self, lost: ColumnElement[bool] | None = None) -> int:
+        """Queue again what an ended process left; return how many jobs. Without `lost`, all that run: for a process
+        that is alone with the database, before anybody claims.
+        """
+        now, running = self._clock(), (jobs.c.state == "running") if lost is None else lost
         with self._database.session() as session:
             session.execute(
                 update(jobs).where(running, jobs.c.cancel.is_(True)).values(state="cancelled", finished=now)
@@ -196,7 +209,7 @@ class Jobs:
             session.execute(
                 update(jobs)
                 .where(running, jobs.c.attempts >= _ATTEMPTS)
-                .values(state="failed", error=given_up, finished=now)
+                .values(state="failed", error=_GIVEN_UP, finished=now)
             )
             again = session.scalar(select(func.count()).select_from(jobs).where(running)) or 0
             session.execute(update(jobs).where(running).values(state="queued"))
@@ -217,7 +230,6 @@ class Jobs:
 
 
 def new_id() -> str:
-    """Return a name that no other job has and nobody guesses."""
     return secrets.token_hex(16)
 
 
@@ -227,6 +239,7 @@ Handler = Callable[[Mapping[str, Any], Progress, Callable[[], bool]], Mapping[st
 Stop = Literal["cancelled", "timed out", "shutdown"]
 
 _HEARTBEAT = 0.5  # seconds between two notes of progress
+_MINUTE = 60.0  # after which an idle worker tidies up
 _PATIENCE = 1.0  # seconds after which an idle worker looks for jobs without having been called
 
 
@@ -239,7 +252,7 @@ class JobStoppedError(Exception):
 
 
 class Worker:
-    """Does the jobs of one service; `handlers` know how, by the kind of job."""
+    """Does the jobs of one service; `handlers` know how, by kind; `between` jobs, and every minute, it tidies up."""
 
     def __init__(
         self,
@@ -247,10 +260,11 @@ class Worker:
         handlers: Mapping[str, Handler],
         settings: ServiceSettings,
         *,
+        between: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = monotonic,
         heartbeat: float = _HEARTBEAT,
     ) -> None:
-        self._jobs = jobs
+        self._jobs, self._between, self._tidied = jobs, between, -_MINUTE
         self._handlers = dict(handlers)
         self._seconds = settings.job_seconds
         self._clock = clock
@@ -266,11 +280,10 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Tell whether jobs are done, or have not begun to be."""
         return self._thread is None or self._thread.is_alive()
 
     def stop(self, seconds: float = 10.0) -> bool:
-        """Stop after the present step, waiting at most so long; an unfinished job is done after the next start."""
+        """Stop after the present step, waiting at most `seconds`; an unfinished job is done after the next start."""
         self._stopping.set()
         self._jobs.arrived.set()
         if self._thread is None:
@@ -279,11 +292,11 @@ class Worker:
         return not self._thread.is_alive()
 
     def run_one(self) -> Job | None:
-        """Do the oldest queued job, if there is one, and return what became of it."""
         job = self._jobs.claim()
         if job is None:
             return None
         self._do(job)
+        self._tidy()
         return self._jobs.get(job.id)
 
     def _work(self) -> None:
@@ -291,16 +304,23 @@ class Worker:
             self._jobs.arrived.clear()
             try:
                 if self.run_one() is None:
+                    if self._clock() - self._tidied > _MINUTE:
+                        self._tidy()
                     self._jobs.arrived.wait(_PATIENCE)
             except BlindsightError as error:  # the database is away: the job stays, and is done after a restart
                 logger.error("a job could not be taken or finished: %s", error)
                 self._stopping.wait(_PATIENCE)
 
+    def _tidy(self) -> None:
+        self._tidied = self._clock()
+        self._between()
+
     def _do(self, job: Job) -> None:
         watch = _Watch(job, self._jobs, self._clock, self._seconds, self._heartbeat, self._stopping)
         try:
             handler = self._handlers[job.kind]
-            result = handler({**job.payload, "job": job.id}, watch.report, watch.stopped)
+            with self._beating(job.id):
+                result = handler({**job.payload, "job": job.id}, watch.report, watch.stopped)
         except JobStoppedError as stopped:
             self._stopped(job, stopped.stop)
         except BlindsightError as error:
@@ -310,6 +330,24 @@ class Worker:
             self._jobs.finish(job.id, "failed", error="something went wrong here; it was noted.")
         else:
             self._jobs.finish(job.id, "done", result=result or {})
+
+    @contextmanager
+    def _beating(self, id: str) -> Iterator[None]:
+        """Renew the lease of a job from a thread of its own: between two steps minutes may pass."""
+        ended = threading.Event()
+
+        def beat() -> None:
+            while not ended.wait(LEASE / 5):
+                with suppress(BlindsightError):  # the database is away: so it is for those who would take the job
+                    self._jobs.beat(id)
+
+        thread = threading.Thread(target=beat, name="blindsight lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def _stopped(self, job: Job, stop: Stop) -> None:
         if stop == "shutdown":
@@ -338,7 +376,6 @@ class _Watch:
         self._cancelled = False
 
     def report(self, what: str, done: int, total: int | None) -> None:
-        """Note how far the job is, or end it."""
         stop = self._stop(what, done / total if total else 0.0)
         if stop is not None:
             raise JobStoppedError(stop)

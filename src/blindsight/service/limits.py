@@ -1,24 +1,32 @@
-"""How much a caller may ask of the service, and what every answer tells a browser.
+"""Limits on what callers may ask of the service (connections, rates, bodies), and security headers.
 
 *The guarantee.* Nobody shuts others out by connections: a head must be whole after `head_seconds` and has at most
-`HEAD_BYTES`, whatever HTTP parser is installed, and where there are too many connections the longest silent one goes
-(`Connections`). Who asks faster than their rate gets 429 with the seconds to wait, large bodies count as several
+`HEAD_BYTES`, whatever HTTP parser is installed, and of too many connections the longest silent one is closed
+(`Connections`). Who asks faster than their rate gets 429 with the seconds to wait; large bodies count as several
 requests. A body above the limit gets 413 and is not read further, whether its length was announced or not; one that
 comes too slowly gets 408. Large bodies of one principal are worked on one after the other, and few in all at a time, so
 that they never take the threads of other requests (`Turns`). Every answer forbids scripts other than the service's own
-files, framing, type guessing and referrers, and is kept by no cache unless it is one of those files.
+files, framing, type guessing and referrers, and only those files may be cached.
 """
 
 import asyncio
 import json
 import math
+import os
+import struct
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
+from fcntl import LOCK_EX, LOCK_UN, lockf
+from functools import lru_cache
+from hashlib import blake2b
 from ipaddress import IPv6Address, ip_address
+from mmap import mmap
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
 from blindsight.errors import InputError
 from blindsight.service.settings import ServiceSettings
@@ -28,13 +36,11 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 STATIC = "/static/"
-ADDRESSES = 10_000  # how many callers a limit remembers; the one not seen for longest is forgotten first
-HEAD_BYTES = 32_768
-"""Of a request's line and headers."""
-SMALL_BODY = 100_000
-"""Bytes of a body that is neither a picture nor a sift."""
-LARGE = ("/frames", "/proposals", "/query", "/encrypted")
-"""How addresses end at which bodies may be as large as the service allows at all."""
+ADDRESSES = 16_384  # how many callers a limit remembers; of those not seen for long one is forgotten first
+HEAD_BYTES = 32_768  # of a request's line and headers
+SMALL_BODY = 100_000  # bytes of a body that is neither a picture nor a sift
+PICTURES = ("/frames", "/frames/batch")  # ends of addresses at which people's pictures are sent
+LARGE = (*PICTURES, "/proposals", "/query", "/encrypted")  # where bodies may be as large as the service allows
 
 _SLICE = 16_384  # bytes given to the parser at a time
 _UNREAD = 262_144  # bytes of a body that may still come after its answer
@@ -76,32 +82,48 @@ class RateLimit:
     (0.0, 1.0, 0.0)
     """
 
+    _WAYS, _ENTRY = 16, struct.Struct("=8sdd")  # key, level, when; a key stands in one of 16 places
+
     def __init__(
         self, per_minute: float, *, burst: float | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Start with full buckets; without a `burst` they hold what ten seconds bring, and at least one request."""
+        """Start with full buckets, shared with processes forked later; by default they hold ten seconds' worth, at
+        least one.
+        """
         self._rate = per_minute / 60
         self._burst = max(1.0, per_minute / 6) if burst is None else burst
         if not 0 < self._rate < math.inf or not 1 <= self._burst < math.inf:
             raise InputError(f"per_minute must be > 0 and burst >= 1, both finite; got {per_minute} and {burst}.")
         self._clock = clock
-        self._mutex = threading.Lock()
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # key: level, when
+        self._mutex, self._salt, size = threading.Lock(), os.urandom(16), ADDRESSES * self._ENTRY.size
+        with TemporaryFile() as file:
+            file.truncate(size)
+            self._memory, self._file = mmap(file.fileno(), size), os.dup(file.fileno())
+        finalize(self, os.close, self._file)
 
     def take(self, key: str, cost: int = 1) -> float:
-        """Take requests out of a bucket: 0.0 if it may go on, else the seconds after which it may be tried again.
-
-        What costs more than a full bucket holds, takes all of it.
-        """
+        """Take requests out of a bucket (at most all of it): 0.0 if allowed, else the seconds until the next try."""
         cost = min(cost, math.floor(self._burst))
+        name = blake2b(key.encode(), digest_size=8, key=self._salt).digest()
+        first = int.from_bytes(name, "big") % (ADDRESSES // self._WAYS) * self._WAYS * self._ENTRY.size
+        places = range(first, first + self._WAYS * self._ENTRY.size, self._ENTRY.size)
         with self._mutex:
-            now = self._clock()
-            level, then = self._buckets.pop(key, (self._burst, now))
-            level = min(self._burst, level + (now - then) * self._rate)
-            allowed = level >= cost
-            self._buckets[key] = (level - cost * allowed, now)
-            if len(self._buckets) > ADDRESSES:
-                self._buckets.popitem(last=False)
+            lockf(self._file, LOCK_EX)  # a process that is killed frees it
+            try:
+                now, oldest, place = self._clock(), math.inf, first
+                level, then = self._burst, now
+                for at in places:
+                    known, its_level, its_then = self._ENTRY.unpack_from(self._memory, at)
+                    if known == name:
+                        place, level, then = at, its_level, its_then
+                        break
+                    if its_then < oldest:
+                        place, oldest = at, its_then
+                level = min(self._burst, level + (now - then) * self._rate)
+                allowed = level >= cost
+                self._ENTRY.pack_into(self._memory, place, name, level - cost * allowed, now)
+            finally:
+                lockf(self._file, LOCK_UN)
         return 0.0 if allowed else (cost - level) / self._rate
 
 
@@ -118,7 +140,6 @@ class AddressLimit:
         self._limit = limit
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Pass a request on, or refuse it."""
         wait = (
             self._limit.take(network(str((scope.get("client") or ("unknown",))[0]))) if scope["type"] == "http" else 0.0
         )
@@ -133,15 +154,17 @@ class AddressLimit:
 class BodyLimit:
     """ASGI middleware: answers 413 to a body of more bytes than its address takes, and 408 to one that is too slow."""
 
-    def __init__(self, app: "ASGIApp", body_bytes: int, seconds: float = 10) -> None:
+    def __init__(self, app: "ASGIApp", body_bytes: int, seconds: float = 10, pictures_bytes: int | None = None) -> None:
         self._app, self._most, self._seconds = app, body_bytes, seconds
+        self._pictures = body_bytes if pictures_bytes is None else pictures_bytes
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Pass a request on and watch its body grow."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         most = self._most if scope["path"].endswith(LARGE) else min(self._most, SMALL_BODY)
+        if scope["path"].endswith(PICTURES):
+            most = self._pictures
         if announced(scope["headers"]) > most:
             await _refuse(send, *_too_large(most), _CLOSE)
             return
@@ -191,7 +214,6 @@ class SecurityHeaders:
         self._app = app
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Pass a request on and add to the head of its answer."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -211,18 +233,17 @@ class SecurityHeaders:
         await self._app(scope, receive, with_headers)
 
 
-def add_limits(app: "FastAPI", settings: ServiceSettings) -> None:
-    """Put all three around an app, in the order in which refusals carry the headers too."""
-    app.add_middleware(BodyLimit, body_bytes=settings.body_bytes, seconds=settings.head_seconds)
-    app.add_middleware(AddressLimit, limit=RateLimit(settings.requests_per_minute))
+def add_limits(app: "FastAPI", settings: ServiceSettings, limit: RateLimit | None = None) -> None:
+    """Put all three around an app, in an order that gives refusals the headers too; `limit` is of addresses."""
+    sizes = {"body_bytes": settings.body_bytes, "pictures_bytes": settings.pictures_bytes}
+    app.add_middleware(BodyLimit, seconds=settings.head_seconds, **sizes)
+    app.add_middleware(AddressLimit, limit=limit or RateLimit(settings.requests_per_minute))
     app.add_middleware(SecurityHeaders)
 
 
 class Turns:
-    """Who may work on a large body: `most` at a time, and of one principal one after the other.
-
-    A body is read by who has the turn of its principal, but before it is worked on, so that slow senders hold up
-    themselves alone.
+    """Who may work on a large body: `most` at a time, and of one principal one after the other. A body is read in its
+    principal's turn, but before it is worked on, so that slow senders only delay themselves.
     """
 
     def __init__(self, most: int = 2) -> None:
@@ -246,8 +267,8 @@ class Turns:
 class Connections:
     """All connections of a server, bounded before anything is asked: how many, how slow a head, and how long.
 
-    A new connection is let in. Where there are too many of its address, or in all, the oldest one goes that has no
-    request under way (of the address that has most); only where all have one the new connection itself is closed.
+    A new connection is let in. Where there are too many of its address, or in all, the oldest without a request under
+    way is closed (of the address that has most); if all have one, the new connection itself.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
@@ -274,11 +295,9 @@ class Connections:
             self._close_one(max(self._by_address.values(), key=len))
 
     def asked(self, connection: "_Connection") -> None:
-        """Note that a connection has sent a whole head."""
         self._by_address[connection.address].move_to_end(connection)
 
     def leave(self, connection: "_Connection") -> None:
-        """Forget a connection."""
         mine = self._by_address.get(connection.address, OrderedDict())
         if mine.pop(connection, connection) is None:
             self._total -= 1
@@ -303,11 +322,9 @@ class _Connection(asyncio.Protocol):
 
     @property
     def busy(self) -> bool:
-        """Tell whether a request is under way."""
         return self._inner.cycle is not None and not self._inner.cycle.response_complete
 
     def connection_made(self, transport: Any) -> None:
-        """Let a connection in, and wait for its first head."""
         self.transport = transport
         self.address = network(str((transport.get_extra_info("peername") or ("unknown",))[0]))
         self._inner.connection_made(transport)
@@ -331,7 +348,9 @@ class _Connection(asyncio.Protocol):
                 self._connections.asked(self)
             if self.busy or before:
                 self._stop_waiting()
-                most = 2 * settings.body_bytes + HEAD_BYTES  # in chunks a body is longer than it is
+                most = (
+                    2 * max(settings.body_bytes, settings.pictures_bytes) + HEAD_BYTES
+                )  # in chunks a body is longer than it is
             else:
                 unread = self._cycle is not None and self._inner.cycle.more_body
                 most = _UNREAD if unread else HEAD_BYTES
@@ -339,21 +358,17 @@ class _Connection(asyncio.Protocol):
                 self._refuse(b"431 Request Header Fields Too Large")
 
     def connection_lost(self, reason: Exception | None) -> None:
-        """Forget the connection."""
         self._stop_waiting()
         self._connections.leave(self)
         self._inner.connection_lost(reason)
 
     def eof_received(self) -> None:
-        """Nothing more comes; the parser's protocol closes once it has answered."""
         self._inner.eof_received()
 
     def pause_writing(self) -> None:
-        """The other side does not read."""
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """It reads again."""
         self._inner.resume_writing()
 
     def _wait(self) -> None:
@@ -398,10 +413,10 @@ def announced(headers: Iterable[tuple[bytes, bytes]]) -> int:
 
 
 def cost_of(headers: Iterable[tuple[bytes, bytes]]) -> int:
-    """Return how many requests one with a large body counts as."""
     return 1 + announced(headers) // _PER_REQUEST
 
 
+@lru_cache(1000)
 def network(host: str) -> str:
     """Return what one caller can have of an address: all of an IPv4 address, the /64 network of an IPv6 one."""
     with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""The log: the one record of every decision and release, a Merkle tree whose signed heads are handed out.
+"""The audit log: the one record of every decision and release, a Merkle tree whose signed heads are handed out.
 
 *The guarantee.* What the platform decides or releases *is* its entry here: the platform remembers nothing else
 (`LogRecords`), so no second record can disagree. An entry whose `AuditLog.append` returned (and whose transaction
@@ -12,12 +12,13 @@ one whose database lost its guards. Only `blindsight restore` may give up entrie
 *What it cannot do.* Who runs the machine can keep the log from its witnesses, or replace all of it together with those
 in reach. Who holds a receipt or a head still proves it: `blindsight verify-log --head`.
 
-*What is in it.* Who, what, when and small facts; evidence is kept beside the entry, which holds its SHA-256. Pictures,
+*What is in it.* Who, what, when and small facts; evidence is stored with the entry, which holds its SHA-256. Pictures,
 features and private labels are the caller's to keep out; an entry is too small for the former two, and one that holds a
 token is refused. Times never go back, whatever the clock does: `AuditLog.now` is the latest moment ever seen, so that a
 clock that jumps back opens no token that had expired.
 """
 
+import fcntl
 import hashlib
 import json
 import logging
@@ -36,7 +37,18 @@ from typing import IO, Any, Protocol
 from sqlalchemy import bindparam, func, insert, select, true, update
 from sqlalchemy.orm import Session
 
-from blindsight.crypto.merkle import EMPTY, Stored, Tree, TreeHead, consistent, extend, peaks_at, root_of
+from blindsight.crypto.merkle import (
+    EMPTY,
+    Stored,
+    Tree,
+    TreeHead,
+    consistent,
+    extend,
+    leaf_hash,
+    new_inclusions,
+    peaks_at,
+    root_of,
+)
 from blindsight.crypto.signing import SigningKey
 from blindsight.errors import (
     BlindsightError,
@@ -48,8 +60,9 @@ from blindsight.errors import (
     UnknownNameError,
 )
 from blindsight.files import AnyPath, as_path, atomic_writer, folder_lock, sha256_of, storage_errors
-from blindsight.service.principals import TOKEN, Principal, check_name
-from blindsight.service.store import CHAIN_START, MIGRATED, Database, chain_hash, leaf_of, log, witnessed
+from blindsight.service.principals import SECRET, Principal, check_name
+from blindsight.service.store import CHAIN_START, MIGRATED, Database, chain_hash, leaf_of, log, record_of, witnessed
+from blindsight.service.store import log_key as log_keys
 
 logger = logging.getLogger(__name__)
 
@@ -59,12 +72,16 @@ _BATCH = 1_000
 _ENTRY = (log.c.position, log.c.time, log.c.actor, log.c.action, log.c.details, log.c.hash)
 _LAST = select(log.c.position, log.c.time, log.c.hash).order_by(log.c.position.desc()).limit(1)
 _AT = select(*_ENTRY).where(log.c.position.in_(bindparam("positions", expanding=True)))
-_ADD = insert(log)
+_ADD = {  # in one round trip
+    "sqlite": "INSERT INTO log (position, time, actor, action, details, hash, evidence) VALUES (?, ?, ?, ?, ?, ?, ?)",
+    "postgresql": (
+        "INSERT INTO log (position, time, actor, action, details, hash, evidence) SELECT * FROM unnest("
+        "%s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[])"
+    ),
+}
 
-PLATFORM = "platform"
-"""Who acts where nobody asked for it just now; no principal has this id."""
-MACHINE = "machine"
-"""Who acts where somebody on the machine itself does, without a token; no principal has this id."""
+PLATFORM = "platform"  # acts where nobody asked just now; no principal has this id
+MACHINE = "machine"  # somebody on the machine itself, without a token; no principal has this id
 IMPORTED, RESTORED = "import journal", "restore"
 
 
@@ -73,14 +90,13 @@ IMPORTED, RESTORED = "import journal", "restore"
 
 @dataclass(frozen=True)
 class Acting:
-    """Who acts, what about, and the ids of apps that act beside them, by their names."""
+    """Who acts, what about, and the ids of apps that act with them, by their names."""
 
     actor: str = PLATFORM
     about: Mapping[str, Any] = field(default_factory=dict)
     apps: Mapping[str, str] = field(default_factory=dict)
 
     def actor_of(self, record: Mapping[str, Any]) -> str:
-        """Return whose doing a record is."""
         return self.apps.get(str(record.get("app")), self.actor)
 
 
@@ -162,19 +178,25 @@ class _Row:
     def text(self) -> tuple[Any, ...]:
         return self.position, self.time, self.actor, self.action, self.details
 
+    @cached_property
+    def told(self) -> str:
+        """The text that is hashed."""
+        return record_of(*self.text)
+
+    @cached_property
+    def leaf(self) -> bytes:
+        return leaf_hash(self.told.encode())
+
     def entry(self) -> Entry:
-        """Return the entry for a reader."""
         try:
             return Entry(self.position, self.time, self.actor, self.action, json.loads(self.details), self.hash)
         except (ValueError, TypeError):
             raise CorruptFileError(f"the log was altered: entry {self.position} cannot be read.") from None
 
     def line(self) -> str:
-        """Return the one line of an export that stands for this row."""
         return json.dumps(vars(self.entry())) + "\n"
 
     def record(self) -> dict[str, Any]:
-        """Return the platform's record that this entry is."""
         details = dict(self.entry().details)
         told = {"kind": self.action, "time": details.pop("at", self.time[:19] + self.time[-6:])}
         if (digest := details.pop("evidence", None)) is not None:
@@ -182,6 +204,17 @@ class _Row:
                 raise CorruptFileError(f"the log was altered: the evidence of entry {self.position} is another.")
             details |= json.loads(self.evidence)
         return {**details, **told, "position": self.position}
+
+
+@dataclass(frozen=True)
+class _Tail:
+    """What one transaction added to the log, and the tree before and after it."""
+
+    size: int
+    peaks: Sequence[bytes]
+    time: str
+    before: Sequence[bytes]
+    rows: tuple[_Row, ...] = ()
 
 
 class _Walk:
@@ -199,7 +232,7 @@ class _Walk:
         if row is None or row.position != self.size + 1:
             return False
         peaks = self._peaks.copy()
-        if extend(peaks, self.size, leaf_of(*row.text)).hex() != row.hash:
+        if extend(peaks, self.size, row.leaf).hex() != row.hash:
             return False
         self.size, self._peaks = row.position, peaks
         return True
@@ -221,13 +254,11 @@ class AuditLog:
         self._newest: TreeHead | None = None
         self._latest: datetime | None = None
         self._clock_mutex = threading.Lock()
-        self.problems: dict[str, str] = {}
-        """Why a witness did not take the newest head, by its name."""
+        self.problems: dict[str, str] = {}  # why a witness did not take the newest head, by its name
         database.logged = self._publish
 
     @property
     def key(self) -> str:
-        """The public key that heads are signed with."""
         return self._key.public.hex()
 
     def now(self) -> datetime:
@@ -263,7 +294,6 @@ class AuditLog:
             return self._add(own, drafts, texts)
 
     def head(self) -> TreeHead:
-        """Return the newest head, signed: to be noted elsewhere."""
         with self._database.reading() as session:
             last = session.execute(_LAST).one_or_none()
         newest = self._newest
@@ -272,22 +302,28 @@ class AuditLog:
         return newest
 
     def entries(self, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
-        """Return up to `limit` entries behind position `after`, oldest first, as they stand: `verify` judges them."""
+        """Return up to `limit` entries after position `after`, oldest first, as they stand: `verify` judges them."""
         if not 0 <= after < 2**63 or not 1 <= limit <= _BATCH:
             raise InputError(f"after must be >= 0 and limit in [1, {_BATCH}]; got {after} and {limit}.")
         return tuple(row.entry() for row in islice(self.rows(after), limit))
 
-    def verify(self, *, known_heads: Sequence[str] = ()) -> LogCheck:
-        """Walk the whole log, which must also continue every one of `known_heads`, noted earlier.
+    def entries_about(self, person: str, actor: str, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
+        """Return entries that name a person, or that somebody made, as `entries` does."""
+        named = _canonical({"person": person})[1:-1]
+        about = (log.c.actor == actor) | log.c.details.contains(named, autoescape=True)
+        found = (row.entry() for row in self.rows(after, only=about))
+        mine = (one for one in found if one.actor == actor or one.details.get("person") == person)
+        return tuple(islice(mine, limit))
 
-        A head is noted as ``size:root``, or as its hash alone; those of version 0.1 were the hashes of a chain.
+    def verify(self, *, known_heads: Sequence[str] = ()) -> LogCheck:
+        """Walk the whole log, which must also continue all `known_heads`, noted earlier as ``size:root`` or as the hash
+        alone; heads of version 0.1 were the hashes of a chain.
         """
         return _walk(self.rows(None), known_heads)
 
     def export(self, stream: IO[str]) -> LogCheck:
-        """Write the log as JSON lines, one per entry and a last one with the signed head; return what was written.
-
-        A log that does not verify is not exported.
+        """Write the log as JSON lines, one per entry and a last one with the signed head. A log that does not verify is
+        not exported.
         """
         check = self.verify()
         if not check.ok:
@@ -308,21 +344,17 @@ class AuditLog:
         """Tell whether the log continues the one that had this head."""
         return 0 <= size <= self.head().size and self._tree.root(size).hex() == root
 
-    def receipts(self, positions: Sequence[int]) -> list[dict[str, Any]]:
-        """Return for each entry its record, and the proof that it stands under the newest head, with that head."""
-        head = self.head()
-        proofs = self._tree.inclusions(positions, head.size)
-        with self._database.reading() as session:
-            rows = {row.position: _Row(*row) for row in session.execute(_AT, {"positions": list(positions)})}
-        return [
-            {
-                "position": position,
-                "record": json.dumps(rows[position].text),
-                "proof": [part.hex() for part in proof],
-                "head": asdict(head),
-            }
-            for position, proof in zip(positions, proofs, strict=True)
-        ]
+    @staticmethod
+    def receipts(session: Session) -> dict[int, dict[str, Any]]:
+        """Return record, proof of inclusion and signed head of each entry of an ended transaction, by position."""
+        if "head" not in session.info:
+            return {}
+        tail, head = session.info["log"], asdict(session.info["head"])
+        proofs = new_inclusions(tail.before, tail.size - len(tail.rows), [row.leaf for row in tail.rows])
+        return {
+            row.position: {"position": row.position, "record": row.told, "proof": proof, "head": head}
+            for row, proof in zip(tail.rows, proofs, strict=True)
+        }
 
     def check_witnesses(self) -> None:
         """Refuse a log that lacks what a witness saw, unless a restore gave it up; then tell all of the newest head."""
@@ -365,10 +397,10 @@ class AuditLog:
         return TreeHead.sign(self._key, size, self._tree.root(size), _written(self.now()))
 
     def _publish(self, session: Session) -> None:
-        """Sign what was just committed, and tell the witnesses."""
-        size, peaks, time = session.info["log"]
-        self._newest = TreeHead.sign(self._key, size, root_of(peaks), time)
-        self._tell(self._newest)
+        tail = session.info["log"]
+        head = session.info["head"] = TreeHead.sign(self._key, tail.size, root_of(tail.peaks), tail.time)
+        self._newest = head
+        self._tell(head)
 
     def _tell(self, head: TreeHead) -> None:
         for witness in self._witnesses:
@@ -381,31 +413,35 @@ class AuditLog:
                 self.problems[witness.name] = str(error)
 
     def _add(self, session: Session, drafts: Sequence[Draft], texts: Sequence[str]) -> list[_Row]:
-        size, peaks, time = session.info.get("log") or self._peaks(session)
-        peaks, time = list(peaks), max(time, _written(self.now()))
+        tail = session.info.get("log") or self._end(session)
+        size, peaks, time = tail.size, list(tail.peaks), max(tail.time, _written(self.now()))
         rows: list[_Row] = []
         for draft, details in zip(drafts, texts, strict=True):
-            text = (size + 1, time, draft.actor, draft.action, details)
-            rows.append(_Row(*text, extend(peaks, size, leaf_of(*text)).hex(), draft.evidence))
+            row = _Row(size + 1, time, draft.actor, draft.action, details, "", draft.evidence)
+            object.__setattr__(row, "hash", extend(peaks, size, row.leaf).hex())
+            rows.append(row)
             size += 1
         if rows:
-            session.execute(_ADD, [vars(row) for row in rows])
-            session.info["log"] = size, peaks, time
+            values = [(*row.text, row.hash, row.evidence) for row in rows]
+            connection = session.connection()
+            sqlite, columns = connection.dialect.name == "sqlite", tuple(map(list, zip(*values, strict=True)))
+            connection.exec_driver_sql(_ADD[connection.dialect.name], values if sqlite else columns)
+            session.info["log"] = _Tail(size, peaks, time, tail.before, (*tail.rows, *rows))
         return rows
 
-    def _peaks(self, session: Session) -> tuple[int, list[bytes], str]:
+    def _end(self, session: Session) -> _Tail:
         last = session.execute(_LAST).one_or_none()
         if last is None:
-            return 0, [], ""
+            return _Tail(0, (), "", ())
         at = session.execute(select(log.c.position, log.c.hash).where(log.c.position.in_(peaks_at(last.position))))
         peaks = [bytes.fromhex(hash) for _, hash in sorted((row.position, row.hash) for row in at)]
-        return last.position, peaks, last.time
+        return _Tail(last.position, peaks, last.time, peaks)
 
-    def rows(self, after: int | None, *, evidence: bool = False) -> Iterator[_Row]:
-        """Yield the rows behind `after` (all if None) in order, in batches, so that a long log needs little memory."""
+    def rows(self, after: int | None, *, evidence: bool = False, only: Any = None) -> Iterator[_Row]:
+        """Yield the rows after position `after` (None: all) in order, in batches: a long log needs little memory."""
         columns = (*_ENTRY, log.c.evidence) if evidence else _ENTRY
         while True:
-            behind = true() if after is None else log.c.position > after
+            behind = (true() if after is None else log.c.position > after) & (true() if only is None else only)
             with self._database.reading() as session:
                 found = session.execute(select(*columns).where(behind).order_by(log.c.position).limit(_BATCH)).all()
             yield from (_Row(*row) for row in found)
@@ -448,7 +484,6 @@ class LogRecords:
                 apply(row.record())
 
     def append_all(self, records: Sequence[dict[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """Log records, all or none."""
         now = _acting.get() or Acting()
         rows = self._log.add([_draft(one, now.actor_of(one), now.about) for one in records])
         for row in rows if rows[0].position == self._walk.size + 1 else self._log.rows(self._walk.size):
@@ -481,9 +516,9 @@ def digest(evidence: Mapping[str, Any]) -> str:
 
 
 def import_journal(log_: AuditLog, database: Database, path: Path) -> None:
-    """Make the platform's own journal, which version 0.1 kept beside the log, part of the log; once.
+    """Make the platform's own journal, which version 0.1 kept apart from the log, part of the log; once.
 
-    Then every record had its entry first. A journal with a record that the log lacks, or a log whose journal is gone,
+    There every record had its entry first. A journal with a record that the log lacks, or a log whose journal is gone,
     was tampered with and is refused. What was logged and not recorded, because of a kill between the two, counts where
     that is the safe side: as a try, a release, an end of a grant.
     """
@@ -564,47 +599,48 @@ class HeadFile:
     def __init__(self, path: AnyPath) -> None:
         self._path = as_path(path)
         self.name = str(path)
+        self._known: dict[bytes, TreeHead | None] = {}  # what was read or written, since signatures cost time
 
     def last(self, key: str) -> TreeHead | None:
         """Return the newest head; a file that holds none, or one of another log, is refused."""
         if not self._path.exists():
             return None
-        found = [head for head in self._places if head is not None]
+        with storage_errors("read", self._path):
+            found = [head for head in self._places(self._path.read_bytes()) if head is not None]
         if not found or found[0].key != key:
             held = "no whole head" if not found else f"the head of another log, signed with {found[0].key}"
             raise CorruptFileError(f"{self._path} holds {held}. Name another file as witness.")
         return max(found, key=lambda head: head.size)
 
     def note(self, head: TreeHead, log: AuditLog) -> None:
-        """Write a head through to the disk, unless a newer one is there."""
-        newest = max((one for one in self._places if one is not None), key=lambda one: one.size, default=None)
-        continued = newest is None or newest.size < head.size or log.includes(newest.size, newest.root)
-        if newest is not None and newest.size >= head.size and continued:
-            return
+        """Write a head through to the disk, unless a newer one is there; several processes may do so."""
         with storage_errors("write", self._path):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
             try:
-                for place in (0, 1):
-                    if not continued or self._places[place] is not newest or self._places == [None, None]:
-                        os.pwrite(descriptor, json.dumps(asdict(head)).encode().ljust(self._PLACE), self._PLACE * place)
-                        os.fdatasync(descriptor)
-                        self._places[place] = head
-                        if continued:
-                            break
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                places = self._places(os.pread(descriptor, 2 * self._PLACE, 0))
+                newest = max((one for one in places if one is not None), key=lambda one: one.size, default=None)
+                continued = newest is None or newest.size < head.size or log.includes(newest.size, newest.root)
+                if newest is not None and newest.size >= head.size and continued:
+                    return
+                text = json.dumps(asdict(head)).encode().ljust(self._PLACE)
+                for place in [1 - places.index(newest)] if continued else [0, 1]:
+                    os.pwrite(descriptor, text, self._PLACE * place)
+                    os.fdatasync(descriptor)
+                self._known = {text: head, **{old: one for old, one in self._known.items() if one is newest}}
             finally:
                 os.close(descriptor)
 
     def close(self) -> None:
         """Do nothing: a head that was noted is on disk."""
 
-    @cached_property
-    def _places(self) -> list[TreeHead | None]:
-        content = b""
-        if self._path.exists():
-            with storage_errors("read", self._path):
-                content = self._path.read_bytes()
-        return [_head(content[begin : begin + self._PLACE]) for begin in (0, self._PLACE)]
+    def _places(self, content: bytes) -> list[TreeHead | None]:
+        texts = [content[begin : begin + self._PLACE] for begin in (0, self._PLACE)]
+        for text in texts:
+            if text not in self._known:
+                self._known[text] = _head(text)
+        return [self._known[text] for text in texts]
 
 
 def _head(line: bytes) -> TreeHead | None:
@@ -681,8 +717,7 @@ def witness_at(place: str) -> Witness:
     return HeadFile(place)
 
 
-MOST_WITNESSED = 1000
-"""Logs of other services whose heads are remembered."""
+MOST_WITNESSED = 1000  # logs of other services whose heads are remembered
 
 
 def remember_head(database: Database, head: TreeHead, proof: Sequence[str]) -> TreeHead:
@@ -707,7 +742,6 @@ def remember_head(database: Database, head: TreeHead, proof: Sequence[str]) -> T
 
 
 def remembered_head(database: Database, key: str) -> TreeHead:
-    """Return the newest head that is remembered of another service's log."""
     with database.reading() as session:
         known = _known(session, key)
     if known is None:
@@ -738,17 +772,28 @@ def log_key(folder: Path) -> SigningKey:
 
 
 def open_log(folder: Path, database: Database, witnesses: Sequence[Witness] = ()) -> AuditLog:
-    """Return the log of the service in a folder, where its newest head is kept too."""
-    return AuditLog(database, key=log_key(folder), witnesses=(HeadFile(folder / "log.head"), *witnesses))
+    """Return the log of the service in a folder, where its newest head is kept too; a log of another folder's key is
+    refused.
+    """
+    key = log_key(folder)
+    with database.session() as session:
+        known = session.scalar(select(log_keys.c.key))
+        if known is None:
+            session.execute(insert(log_keys).values(key=key.public.hex()))
+        elif known != key.public.hex():
+            raise StorageError(
+                f"the database belongs to a service with another folder than {folder}. Services on one database share "
+                "one folder: pictures, sifts and the log's key are in it."
+            )
+    return AuditLog(database, key=key, witnesses=(HeadFile(folder / "log.head"), *witnesses))
 
 
 # --- checks of what was exported ---
 
 
 def verify_export(path: AnyPath, *, known_heads: Sequence[str] = ()) -> LogCheck:
-    """Check an exported log as `AuditLog.verify` checks the log itself; one that was cut off lacks its last line.
-
-    Every line must be what `AuditLog.export` writes, byte for byte: a name that occurs twice in it says two things.
+    """Check an exported log as `AuditLog.verify` checks the log itself; one that was cut off lacks its last line. Every
+    line must be what `AuditLog.export` writes, byte for byte: a name that occurs twice in it says two things.
     """
     path = as_path(path)
     closing: list[TreeHead] = []
@@ -760,7 +805,6 @@ def verify_export(path: AnyPath, *, known_heads: Sequence[str] = ()) -> LogCheck
 
 
 def _end(head: TreeHead) -> str:
-    """Return the last line of an export."""
     return json.dumps(asdict(head)) + "\n"
 
 
@@ -815,7 +859,7 @@ def _canonical(details: Mapping[str, Any]) -> str:
         raise InputError("details must be what JSON can hold: text, finite numbers, lists and objects named by text.")
     if len(text) > DETAILS_LENGTH:
         raise InputError(f"details must have at most {DETAILS_LENGTH} characters as JSON; got {len(text)}.")
-    if TOKEN.search(text):
+    if SECRET.search(text):
         raise InputError("details must not hold a token, which is a secret. Log its principal's id.")
     return text
 

@@ -1,30 +1,32 @@
-"""What callers send and what they get, each with an example, and who is told how much.
+"""The data models of the API: what callers send and what they get, each with an example, and who is told how much.
 
-*Sent.* Every text, list and number has a bound; nothing unknown is let in. The numbers of a sift come in masses: they
-are plain JSON here and checked by the code that uses them (`siftjson`), so that nobody looks at each of them twice.
+*Sent.* Every text, list and number has a bound; unknown fields are refused. The many numbers of a sift are plain JSON
+here and checked only once, by the code that uses them (`proposals`).
 
 *Told.* An app is told accept or denied, answers and what it may get: whether something was rejected, undecided or could
 not be verified is more than the one bit that `sift.adaptive` counts. Sentences, reasons and evidence are for the person
 and the operator: figures would teach an app how to write its next sift, and reasons tell what a person hides and who
-else has a grant. How far a verification is would tell it as well.
+else has a grant. The progress of a verification would tell it as well.
 """
 
+import math
 import unicodedata
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from blindsight.service.cameras import MOST_DAYS
+from blindsight.service.frames import MOST_FRAMES as MOST_KEPT
 from blindsight.service.jobs import Job, State
-from blindsight.service.principals import NAME_LENGTH, Principal, Role
+from blindsight.service.principals import CODE_HOURS, NAME_LENGTH, Principal, Role
 from blindsight.service.proposals import ASKING
-from blindsight.service.releases import MOST_FRAMES
+from blindsight.service.releases import MOST_FRAMES, MOST_TOGETHER
+from blindsight.sift.consent import Proposal, readings
 from blindsight.sift.register import Grant, Mode
 from blindsight.sift.stream import Then
 
-Standing = Literal["live", "suspended", "revoked"]
-"""A suspended grant lets nothing out until it was verified anew."""
+Standing = Literal["live", "suspended", "revoked"]  # a suspended grant releases nothing until verified again
 
 
 def _printable(text: str) -> str:
@@ -59,14 +61,56 @@ def example(**values: Any) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": [values]})
 
 
+Hours = Annotated[int, Field(ge=1, le=24 * 365)]
+Hex = Annotated[str, StringConstraints(min_length=64, max_length=64, pattern="^[0-9a-f]*$")]
+
+
 class NewPrincipal(Request):
-    """Somebody who shall get a token."""
+    """Somebody who gets a token for `days` days; the code that makes it is good for `hours` hours."""
 
     name: Annotated[Name, AfterValidator(_addressable)]
-    role: Role
+    role: Literal["owner", "app", "operator"]
     days: Annotated[int, Field(ge=1, le=3650)] | None = None
+    hours: Hours = CODE_HOURS
 
     model_config = example(name="ann", role="owner", days=90)
+
+
+class NewCode(Request):
+    """How long another code may be redeemed, and the token last; without days as long as the one before."""
+
+    days: Annotated[int, Field(ge=1, le=3650)] | None = None
+    hours: Hours = CODE_HOURS
+
+    model_config = example(hours=72)
+
+
+class Enrolment(Request):
+    """A code, and of an owner the X25519 public key for which pictures shall be sealed, in hexadecimal."""
+
+    code: Annotated[str, StringConstraints(min_length=1, max_length=100)]
+    public_key: Hex | None = None
+
+    model_config = example(code="ABCDEF-GHIJKL-MNOPQR-STUVWX", public_key="0f" * 32)
+
+
+class NewKey(Request):
+    """The public key of an owner of an earlier version."""
+
+    public_key: Hex
+
+    model_config = example(public_key="0f" * 32)
+
+
+EpochKeys = Annotated[dict[Identifier, Hex], Field(max_length=1000)]  # secrets by the epoch's id
+
+
+class HandedOver(Request):
+    """The keys that a machine lost at its restart."""
+
+    keys: EpochKeys
+
+    model_config = example(keys={"20c3": "0f" * 32})
 
 
 class Private(Request):
@@ -75,6 +119,24 @@ class Private(Request):
     attributes: Names
 
     model_config = example(attributes=["smiling"])
+
+
+class NewDevice(Request):
+    """A camera of an owner."""
+
+    name: Name
+    days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = None
+
+    model_config = example(name="front door", days=365)
+
+
+class NewRetention(Request):
+    """How long a person's frames are kept: the newest `frames`, those of the last `days`, both, or (null) all."""
+
+    frames: Annotated[int, Field(ge=1, le=MOST_KEPT)] | None = None
+    days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = None
+
+    model_config = example(frames=100, days=7)
 
 
 class Public(Request):
@@ -89,21 +151,25 @@ class NewProposal(Request):
     """What an app would like to get about a person: its own sift's numbers, or (without one) the platform's label.
 
     A sift is data: ``{"mean": [d numbers], "scale": [d], "matrix": [d rows of K]}``, or the parts of a sift file.
-    `frames` counts all that the app will ever have got; `then` says what happens after the last one.
+    `frames` counts all that the app will ever have got; `then` says what happens after the last one: it is refused, the
+    last is repeated, or ("permanent") there is one symbol, made once from `frames` frames, for ever. With `personal`
+    every symbol is drawn by randomised response with this epsilon.
     """
 
     person: Name
     sift: dict[str, Any] | None = None
     frames: Count = 1
     then: Then = "refuse"
+    personal: Annotated[float, Field(gt=0, le=20)] | None = None
 
     model_config = example(person="ann", sift=None, frames=1, then="refuse")
 
 
 class Answer(Request):
-    """What the person says to a proposal; fewer: verify a coarser version of it."""
+    """What the person says to a proposal; fewer: verify a coarser version of it. To allow needs the epochs' keys."""
 
     answer: Literal["allow", "fewer", "refuse"]
+    keys: EpochKeys | None = None
 
     model_config = example(answer="allow")
 
@@ -114,9 +180,6 @@ class Revocation(Request):
     reason: Sentence
 
     model_config = example(reason="I do not use it any more")
-
-
-Hex = Annotated[str, StringConstraints(min_length=64, max_length=64, pattern="^[0-9a-f]*$")]
 
 
 class SignedHead(Request):
@@ -157,6 +220,14 @@ class NewRelease(Request):
         if (self.frames is None) == (self.latest is None):
             raise ValueError("name the frames, or ask for the latest few; not both")
         return self
+
+
+class NewReleases(Request):
+    """Several releases in one request, each of which counts as a request and is given or refused by itself."""
+
+    releases: Annotated[list[NewRelease], Field(min_length=1, max_length=MOST_TOGETHER)]
+
+    model_config = example(releases=[{"person": "ann", "latest": 1}, {"person": "ben", "latest": 1}])
 
 
 class NewAttacker(Request):
@@ -202,8 +273,20 @@ class PrincipalView(Response):
     created: datetime | None = None
     expires: datetime | None = None
     revoked: datetime | None = None
+    public_key: str | None = None
 
     model_config = example(id="owner-1f6a", name="ann", role="owner", created="2026-03-01T12:00:00Z")
+
+
+class WithCode(Response):
+    """A code, shown this once: who redeems it makes the token, which nobody else sees."""
+
+    principal: PrincipalView
+    code: str
+
+    model_config = example(
+        principal={"id": "owner-1f6a", "name": "ann", "role": "owner"}, code="ABCDEF-GHIJKL-MNOPQR-STUVWX"
+    )
 
 
 class WithToken(Response):
@@ -234,6 +317,47 @@ class Attributes(Response):
     model_config = example(attributes=["male", "smiling"])
 
 
+class AttributeView(Response):
+    """An attribute; of one that never changes people may have a permanent symbol."""
+
+    name: str
+    unchanging: bool
+
+    model_config = example(name="male", unchanging=True)
+
+
+class PlatformView(Response):
+    """What an app needs to know before it fits a sift: features of `pipeline` with `dimension` numbers, made of
+    pictures of `side` x `side` pixels. At most `frames` frames of a person can be verified together, all apps counted;
+    permanent symbols go on for ever. A hidden attribute may be guessed `threshold` better than blindly, shown with
+    `confidence`. `notes` say for what the verification data are too few.
+    """
+
+    pipeline: str
+    dimension: int
+    side: int
+    attributes: list[AttributeView]
+    frames: int
+    pictures: int
+    persons: int | None
+    threshold: float
+    confidence: float
+    notes: list[str]
+
+    model_config = example(
+        pipeline="pixels 9f2c",
+        dimension=100,
+        side=64,
+        attributes=[{"name": "male", "unchanging": True}],
+        frames=2,
+        pictures=3000,
+        persons=1500,
+        threshold=0.1,
+        confidence=0.95,
+        notes=[],
+    )
+
+
 class AppView(Response):
     """An app and what it asks for."""
 
@@ -243,14 +367,74 @@ class AppView(Response):
     model_config = example(app="weather", public=["male"])
 
 
+class RetentionView(Response):
+    """How long frames are kept; null is no limit of this kind."""
+
+    frames: int | None = None
+    days: int | None = None
+
+    model_config = example(frames=100, days=7)
+
+
 class PersonView(Response):
-    """A person and what they hide."""
+    """A person, what they hide, and how long their frames are kept."""
 
     person: str
     private: list[str]
     frames: int
+    retention: RetentionView
 
-    model_config = example(person="ann", private=["smiling"], frames=3)
+    model_config = example(person="ann", private=["smiling"], frames=3, retention={"frames": 100, "days": None})
+
+
+class DeviceView(Response):
+    """A camera of a person; never with its token."""
+
+    id: str
+    name: str
+    created: datetime
+    expires: datetime | None = None
+    revoked: datetime | None = None
+
+    model_config = example(id="device-51d0", name="front door", created="2026-03-01T12:00:00Z")
+
+
+class DeviceList(Response):
+    """A person's cameras, also the revoked."""
+
+    devices: list[DeviceView]
+
+    model_config = example(devices=[])
+
+
+class DeviceWithToken(Response):
+    """A camera's token, shown this once: only its hash is kept."""
+
+    device: DeviceView
+    token: str
+
+    model_config = example(
+        device={"id": "device-51d0", "name": "front door", "created": "2026-03-01T12:00:00Z"},
+        token="blindsight_...",  # noqa: S106 - no token
+    )
+
+
+class FrameResult(Response):
+    """What became of one picture of a batch: its id, or why it was not taken."""
+
+    name: str
+    frame: str | None = None
+    error: str | None = None
+
+    model_config = example(name="IMG_0001.HEIC", frame="20c3")
+
+
+class FrameResults(Response):
+    """What became of each picture of a batch, in its order."""
+
+    results: list[FrameResult]
+
+    model_config = example(results=[{"name": "IMG_0001.HEIC", "frame": "20c3"}])
 
 
 class FrameView(Response):
@@ -262,11 +446,43 @@ class FrameView(Response):
 
 
 class FrameList(Response):
-    """Pictures of a person, oldest first."""
+    """Pictures of a person, oldest first; apps do not get stale ones, made by other features, until they come again."""
 
     frames: list[str]
+    stale: list[str]
 
-    model_config = example(frames=["20c3", "77ab"])
+    model_config = example(frames=["20c3", "77ab"], stale=[])
+
+
+class EpochView(Response):
+    """An epoch: its secret is sealed for the owner's key (HPKE, RFC 9180), all in hexadecimal."""
+
+    id: str
+    public_key: str
+    owner_key: str
+    sealed: str
+    began: datetime
+    ended: datetime | None = None
+
+    model_config = example(id="20c3", public_key="0f", owner_key="1e", sealed="2d", began="2026-03-01T12:00:00Z")
+
+
+class EpochList(Response):
+    """The epochs for whose keys a person's features are sealed; new frames belong to the last."""
+
+    epochs: list[EpochView]
+    plain: int  # frames of an earlier version that are not sealed at all, for lack of a key
+
+    model_config = example(epochs=[], plain=0)
+
+
+class Erased(Response):
+    """How many frames of a person were removed, with all else."""
+
+    person: str
+    frames: int
+
+    model_config = example(person="ann", frames=3)
 
 
 # --- asking and answering ---
@@ -311,6 +527,7 @@ class ProposalView(Response):
     grant: int | None = None
     next: str | None = None
     sentence: str | None = None
+    cost: list["CostView"] | None = None
     evidence: dict[str, Any] | None = None
 
     model_config = example(
@@ -325,6 +542,21 @@ class ProposalView(Response):
         done=1.0,
         verdict="accept",
     )
+
+
+class CostView(Response):
+    """How well a hidden attribute can be guessed from what would go out, as a balanced accuracy: 1/2 is blind.
+    `at_most` holds for everybody where `certified`, else for the attackers that were tried; `together` is with all that
+    other apps get.
+    """
+
+    attribute: str
+    guess: float
+    at_most: float
+    certified: bool
+    together: bool
+
+    model_config = example(attribute="smiling", guess=0.53, at_most=0.57, certified=True, together=False)
 
 
 class ProposalList(Response):
@@ -412,9 +644,8 @@ class ReceiptView(Response):
 
 
 class Released(Response):
-    """What an app gets: a row of numbers per frame, and in included mode which attribute each stands for.
-
-    The receipt proves that the release is in the log: keep it.
+    """What an app gets: a row of numbers per frame, and in included mode which attribute each stands for. The receipt
+    proves that the release is in the log: keep it.
     """
 
     grant: int
@@ -423,6 +654,24 @@ class Released(Response):
     receipt: ReceiptView
 
     model_config = example(grant=1, rows=[[1]], labels=["male"], receipt=_RECEIPT)
+
+
+class Outcome(Response):
+    """What became of one of several: a release, or the status and sentence of a refusal."""
+
+    release: Released | None = None
+    status: int
+    error: str | None = None
+
+    model_config = example(status=403, error="app weather has no grant about this person.")
+
+
+class ReleasedList(Response):
+    """What became of each release, in the order in which they were asked for."""
+
+    results: list[Outcome]
+
+    model_config = example(results=[{"status": 403, "error": "app weather has no grant about this person."}])
 
 
 class AttackerList(Response):
@@ -578,19 +827,40 @@ class StatementList(Response):
 # --- who is told what ---
 
 
-def proposal_view(principal: Principal, job: Job, evidence: Mapping[str, Any] | None = None) -> ProposalView:
-    """Return what somebody may know of a proposal."""
+def proposal_view(principal: Principal, job: Job, proposal: Proposal | None = None) -> ProposalView:
     about = {name: job.payload[name] for name in ("person", "app", "mode", "frames", "then")}
     told: dict[str, Any] = {name: (job.result or {}).get(name) for name in ("verdict", "answer", "grant", "next")}
-    said: dict[str, Any] = {"sentence": (job.result or {}).get("sentence", job.error), "evidence": evidence}
+    said: dict[str, Any] = {"sentence": (job.result or {}).get("sentence", job.error)}
+    if proposal is not None:
+        said |= {"evidence": proposal.to_dict(), "cost": _costs(proposal)}
     progress: dict[str, Any] = {"doing": job.doing, "done": job.done}
     if principal.role == "app":
         told["verdict"], said, progress = _one_bit(told["verdict"]), {}, _ended(job)
     return ProposalView(job=job.id, state=job.state, **about, **told, **said, **progress)
 
 
+def _up(share: float) -> float:
+    """Return a limit rounded up to a tenth of a percent: what is shown promises no more than was found."""
+    return math.ceil(1e3 * share - 1e-9) / 1e3
+
+
+def _costs(proposal: Proposal) -> list[CostView]:
+    found = proposal.examination
+    parts = [(False, found.alone)] + ([] if found.together is None else [(True, found.together)])
+    return [
+        CostView(
+            attribute=one.attribute,
+            guess=one.guess,
+            at_most=_up(one.at_most),
+            certified=one.certified,
+            together=together,
+        )
+        for together, verification in parts
+        for one in readings(verification)
+    ]
+
+
 def grant_view(principal: Principal, grant: Grant, *, holds: bool, released: int) -> GrantView:
-    """Return what somebody may know of a grant."""
     told: dict[str, Any] = {}
     if principal.role != "app":
         told["evidence"] = {"report": grant.report, "together": grant.together}
@@ -611,7 +881,6 @@ def grant_view(principal: Principal, grant: Grant, *, holds: bool, released: int
 
 
 def job_view(principal: Principal, job: Job) -> JobView:
-    """Return what somebody may know of a job."""
     view = JobView.model_validate(job)
     if principal.role != "app" or job.kind not in ASKING:
         return view

@@ -1,38 +1,157 @@
-"""An app asks for something about a person, a job verifies it, the person answers; reviews verify grants again.
+"""Proposals: an app asks about a person, a job verifies it, the person answers; reviews verify grants again.
 
-*The guarantee.* Asked is what stands in the log and in the queue of jobs; answered is what the platform recorded. All
-of it may be cut off anywhere and begun again with the same payload: the platform counts an app's tries by what it
-tried, so verifying again is no further try; the same rows, attackers and seeds give the same verdict; a review goes on
-with the grants that were not confirmed yet. Answers are given one after the other, so that only the first counts.
+*The guarantee.* What was asked is in the log and the job queue; what was answered is what the platform recorded. Any
+step may be cut off and begun again with the same payload: the platform counts an app's tries by what it tried, so
+verifying again is no further try; the same rows, attackers and seeds give the same verdict; a review goes on with the
+grants not confirmed yet. Answers are taken one after the other, so that only the first counts.
 
 What was verified waits on disk for the answer, a folder per proposal, named by its job: the sift that the app sent,
-and then the sift that would be applied and all that its verification found. What is read back is what was written, or
-is refused: files carry checksums, and the verdict is computed from the evidence.
+then the sift that would be applied and all that its verification found. What is read back is what was written, or is
+refused: files carry checksums, and the verdict is computed from the evidence.
+
+*A sift from an app* is untrusted JSON: numbers and a few settings, checked one by one, never anything to run. Either a
+plain matrix with its preprocessing, z = ((x - mean) / scale) matrix,
+
+    {"mean": [...], "scale": [...], "matrix": [[...], ...], "edges": [[...], ...]}
+
+where `edges` (optional) sorts every number into few levels, or the parts of a sift file (`sift.save_sift`),
+
+    {"kind": "linear" | "layered" | "symbol", "settings": {...}, "arrays": {"mean": [...], ...}}
+
+Either may have a `name`, and names the platform's pipeline (or none). A sift whose symbols are drawn by randomised
+response (`sift.personal`) has the kind "personal" and the settings {"epsilon": E, "certain": kind, "settings": {...}}.
 """
 
 import json
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from blindsight.errors import CorruptFileError, InputError, PrivacyError, UnknownNameError
-from blindsight.files import read_arrays, write_arrays
+from blindsight.files import folder_lock, read_arrays, storage_errors, write_arrays
 from blindsight.metrics import Interval
 from blindsight.progress import Progress
 from blindsight.service.jobs import Handler, Job, Jobs, new_id
 from blindsight.service.log import AuditLog, acting
 from blindsight.service.principals import Principal
-from blindsight.service.siftjson import sift_from_json
 from blindsight.sift.certificate import Certificate
 from blindsight.sift.consent import Proposal, Situation
+from blindsight.sift.personal import PersonalSift
 from blindsight.sift.platform import Platform
 from blindsight.sift.register import App
-from blindsight.sift.sift import Sift, load_sift, save_sift
+from blindsight.sift.sift import LARGEST, LayeredSift, LinearSift, Sift, SymbolSift, load_sift, save_sift
 from blindsight.sift.stream import ReleaseBudget, Then
 from blindsight.sift.union import Examination
 from blindsight.sift.verdict import AttackResult, Setting, Verification
+
+MOST_NUMBERS = 4_000_000  # of all arrays together
+
+MOST_WIDE = 64  # numbers that a sift may let out for a picture
+
+_KINDS: dict[str, type[Sift]] = {kind.kind: kind for kind in (LinearSift, LayeredSift, SymbolSift)}
+_PLAIN = ("mean", "scale", "matrix", "edges")
+_NAME_LENGTH = 100
+
+
+def sift_from_json(document: Any, *, pipeline: str, dimension: int) -> Sift:
+    """Return the sift that parsed JSON describes, for features of this pipeline, or say in a sentence what is wrong."""
+    if not isinstance(document, Mapping):
+        raise InputError("a sift is a JSON object with mean, scale and matrix, or with kind, settings and arrays.")
+    declared = "kind" in document
+    _refuse_unknown(document, ("kind", "settings", "arrays", "name") if declared else (*_PLAIN, "name", "pipeline"))
+    kind = document["kind"] if declared else LinearSift.kind
+    if kind == PersonalSift.kind:
+        return _personal(document, pipeline, dimension)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise UnknownNameError("kind of sift", str(kind)[:_NAME_LENGTH], _KINDS)
+    settings = _mapping(document.get("settings", {}), "settings") if declared else {}
+    named = settings.get("pipeline", pipeline) if declared else document.get("pipeline", pipeline)
+    if named not in ("", pipeline):
+        raise InputError("this sift belongs to another feature pipeline. Fit it to the platform's features.")
+    given = _mapping(document.get("arrays", {}), "arrays") if declared else document
+    sift = _made(kind, {**settings, "pipeline": pipeline}, _arrays(given, declared), _name(document.get("name", "")))
+    if sift.dimension != dimension:
+        raise InputError(f"this sift takes {sift.dimension} features; the platform has {dimension}.")
+    if sift.width > MOST_WIDE:
+        raise InputError(f"a sift may let out {MOST_WIDE} numbers for a picture; this one has {sift.width}.")
+    return sift
+
+
+def _personal(document: Mapping[str, Any], pipeline: str, dimension: int) -> Sift:
+    settings = _mapping(document.get("settings", {}), "settings")
+    epsilon = settings.get("epsilon")
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
+        raise InputError("a personal sift needs a number epsilon among its settings.")
+    inner = {"kind": settings.get("certain"), "settings": settings.get("settings", {})}
+    if inner["kind"] == PersonalSift.kind:
+        raise InputError("symbols are drawn at random once: a personal sift holds one of another kind.")
+    rest = {name: document[name] for name in ("arrays", "name") if name in document}
+    return PersonalSift(sift_from_json(inner | rest, pipeline=pipeline, dimension=dimension), float(epsilon))
+
+
+def _made(kind: str, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float64]], name: str) -> Sift:
+    try:
+        return _KINDS[kind].from_parts(settings, arrays, name)
+    except InputError:
+        raise
+    except KeyError as missing:
+        raise InputError(f"a {kind} sift needs {missing.args[0]!r}, which is not there.") from None
+    except (TypeError, ValueError, IndexError, OverflowError):
+        raise InputError(f"the parts of this {kind} sift do not fit each other.") from None
+
+
+def _arrays(given: Mapping[str, Any], declared: bool) -> dict[str, NDArray[np.float64]]:
+    """Return every array of finite numbers; non-numbers and too many are refused before an array is made."""
+    lists = {str(name): given[name] for name in given if declared or name in _PLAIN}
+    total = sum(_count(name, one) for name, one in lists.items())
+    if total > MOST_NUMBERS:
+        raise InputError(f"a sift may have {MOST_NUMBERS:,} numbers in all; this one has {total:,}.")
+    return {name: _numbers(name, one) for name, one in lists.items()}
+
+
+def _count(name: str, given: Any) -> int:
+    """Return how many numbers a list holds, before numpy sees it: that would pad texts to the longest of them."""
+    rows = given if isinstance(given, list) and given and isinstance(given[0], list) else [given]
+    for row in rows:
+        if not isinstance(row, list) or len(row) != len(rows[0]) or not set(map(type, row)) <= {int, float}:
+            where = f"{name[:_NAME_LENGTH]!r} of a sift"
+            raise InputError(f"{where} must be a list of numbers, or of rows of the same length.")
+    return len(rows) * len(rows[0])
+
+
+def _numbers(name: str, given: Any) -> NDArray[np.float64]:
+    try:
+        array = np.array(given, dtype=np.float64)
+    except OverflowError:
+        array = np.array([np.inf])
+    if not (np.abs(array) <= LARGEST).all():
+        raise InputError(f"{name[:_NAME_LENGTH]!r} of a sift must hold finite numbers within +-{LARGEST:g}.")
+    return array
+
+
+def _mapping(given: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise InputError(f"the {what} of a sift are a JSON object.")
+    return given
+
+
+def _name(given: Any) -> str:
+    if not isinstance(given, str) or len(given) > _NAME_LENGTH or not given.isprintable():
+        raise InputError(f"the name of a sift is one line of at most {_NAME_LENGTH} printable characters.")
+    return given
+
+
+def _refuse_unknown(document: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for key in document:
+        if key not in known:
+            raise UnknownNameError("part of a sift", str(key)[:_NAME_LENGTH], known)
+
 
 _KIND = "blindsight/proposal.1"
 _SENT, _APPLIED, _FOUND = "sent.npz", "applied.npz", "found.npz"
@@ -44,21 +163,23 @@ class Proposals:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other processes from answering."""
+        with storage_errors("create", self._folder):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder_lock(self._folder)
+
     def keep_sent(self, job: str, sift: Sift) -> None:
-        """Keep what an app sent, until it is verified."""
         save_sift(sift, self._folder / job / _SENT)
 
     def sent(self, job: str) -> Sift:
-        """Return what an app sent."""
         return load_sift(self._folder / job / _SENT)
 
     def keep(self, job: str, proposal: Proposal) -> None:
-        """Keep a verified proposal; what the app sent is not needed any more."""
         save_sift(proposal.sift, self._folder / job / _APPLIED)
         write_arrays(self._folder / job / _FOUND, _KIND, _described(proposal), {}, private=True)
 
     def get(self, job: str) -> Proposal:
-        """Return a proposal as it was verified."""
         path = self._folder / job / _FOUND
         document, _ = read_arrays(path, _KIND)
         sift = load_sift(self._folder / job / _APPLIED)
@@ -123,8 +244,7 @@ def _fields(kind: Any, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 PROPOSAL, FEWER, REVIEW, ODOMETER = "proposal", "fewer", "review", "odometer"
-ASKING = (PROPOSAL, FEWER)
-"""The kinds of jobs at whose end a person is asked."""
+ASKING = (PROPOSAL, FEWER)  # jobs at whose end a person is asked
 
 Payload = Mapping[str, Any]
 Cancelled = Callable[[], bool]
@@ -138,14 +258,13 @@ class Duties:
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """Who does which kind of job."""
         return {PROPOSAL: self.verify, FEWER: self.verify_fewer, REVIEW: self.review, ODOMETER: self.odometer}
 
     def verify(self, payload: Payload, progress: Progress, cancelled: Cancelled) -> dict[str, Any]:
         """Verify what an app asks for; what cannot be verified is denied."""
         job, person, app = payload["job"], payload["person"], payload["app"]
         sift = self._proposals.sent(job) if payload["mode"] == "unincluded" else None
-        budget = {"frames": payload["frames"], "then": payload["then"]}
+        budget = {name: payload[name] for name in ("frames", "then", "personal") if name in payload}
         progress("verifying", 0, None)
         with acting(None, proposal=job):
             try:
@@ -156,7 +275,6 @@ class Duties:
         return {"verdict": found.verdict, "sentence": found.sentence}
 
     def verify_fewer(self, payload: Payload, progress: Progress, cancelled: Cancelled) -> dict[str, Any]:
-        """Verify a coarser version of what was proposed."""
         before = self._proposals.get(payload["before"])
         progress("verifying", 0, None)
         with acting(None, proposal=payload["job"]):
@@ -168,7 +286,7 @@ class Duties:
         return {"verdict": found.verdict, "sentence": found.sentence}
 
     def review(self, payload: Payload, progress: Progress, cancelled: Cancelled) -> dict[str, Any]:
-        """Verify a person's suspended grants anew, or revoke them."""
+        """Verify a person's suspended grants again, or revoke them."""
         progress("reviewing", 0, None)
         with acting(None, review=payload["job"]):
             found = self._platform.review(payload["person"], progress=progress)
@@ -178,7 +296,6 @@ class Duties:
         }
 
     def odometer(self, payload: Payload, progress: Progress, cancelled: Cancelled) -> dict[str, Any]:
-        """Measure how much is out about a person."""
         progress("measuring", 0, None)
         return asdict(self._platform.odometer(payload["person"], progress=progress))
 
@@ -196,15 +313,13 @@ class Reviews:
         return self._jobs.submit(REVIEW, owner, {"person": person})
 
     def of_suspended(self, owner: str) -> tuple[Job, ...]:
-        """Queue a review for everybody of whom a grant is suspended."""
         grants = (grant for grant in self._platform.grants() if grant.live and not self._platform.holds(grant))
         return tuple(self.of(person, owner) for person in dict.fromkeys(grant.person for grant in grants))
 
 
 Answer = Literal["allow", "fewer", "refuse"]
 
-MOST_FRAMES = 1000
-"""In one budget."""
+MOST_FRAMES = 1000  # in one budget
 
 
 class Asking:
@@ -214,16 +329,26 @@ class Asking:
         self._platform, self._proposals, self._jobs, self._log = platform, proposals, jobs, log
         self._answering = threading.Lock()
 
-    def propose(self, app: Principal, person: str, sift: Mapping[str, Any] | None, frames: int, then: Then) -> Job:
-        """Queue the verification of what an app asks for; what is wrong with it by itself is said at once.
-
-        That nobody has this name is not: the job is denied, as it would be for another reason.
+    def propose(
+        self,
+        app: Principal,
+        person: str,
+        sift: Mapping[str, Any] | None,
+        frames: int,
+        then: Then,
+        personal: float | None = None,
+    ) -> Job:
+        """Queue the verification of what an app asks for; what is wrong with the request itself is said at once. A name
+        that nobody has is not: the job is denied, as it would be for another reason.
         """
         if ReleaseBudget(frames, then).frames > MOST_FRAMES:
             raise InputError(f"a budget has {MOST_FRAMES} frames at most; got {frames}.")
-        self._refuse_too_few(app, person, frames)
+        if then != "permanent":
+            self._refuse_too_few(app, person, frames)
         job, mode = new_id(), "included" if sift is None else "unincluded"
         payload = {"person": person, "app": app.name, "mode": mode, "frames": frames, "then": then}
+        if personal is not None:
+            payload["personal"] = personal
         if sift is not None:
             data = self._platform.data
             parsed = sift_from_json(sift, pipeline=data.pipeline, dimension=data.dimension)
@@ -233,10 +358,10 @@ class Asking:
         return self._jobs.submit(PROPOSAL, app.id, payload, id=job)
 
     def answer(self, owner: Principal, job: Job, answer: Answer) -> Job:
-        """Do what a person answers to a proposal, and note it with the job; the same answer again changes nothing."""
+        """Carry out a person's answer, and note it with the job; the same answer again changes nothing."""
         if answer not in get_args(Answer):
             raise UnknownNameError("answer", str(answer), get_args(Answer))
-        with self._answering:
+        with self._answering, self._proposals.locked():
             return self._answer(owner, self._jobs.get(job.id), answer)
 
     def _answer(self, owner: Principal, job: Job, answer: Answer) -> Job:

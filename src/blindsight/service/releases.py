@@ -1,48 +1,50 @@
-"""What an app gets of a person's frames: exactly what was granted, counted and logged before it is given.
+"""Releases: what an app gets of a person's frames is exactly what was granted, counted and logged before it is given.
 
 A frame counts each time it is asked for, against the number that was verified. Without a grant an app does not learn
 whether a frame, or a picture at all, exists.
 
-Releases that wait for the disk take it together (`GroupCommit`), so that many cost hardly more of it than one. The
-first that comes leads: it carries out its own task, alone. Those that come meanwhile wait, and the first of them then
-leads all that wait. So nobody waits for company, and nobody longer than two rounds as long as no more than `most` come
-during one.
+Simultaneous releases are committed together (`GroupCommit`): a round is one transaction, one wait for the disk and one
+signature. In that transaction each caller's token is looked up, the grant, its budget and terms are checked, and
+refusals are logged, so that what another process changed before counts here too. A round takes all that wait when the
+one before has ended; nobody waits for company.
 """
 
+import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from blindsight.errors import BlindsightError, InputError, PrivacyError, StorageError, UnknownNameError
-from blindsight.service.frames import FrameStore
-from blindsight.service.log import AuditLog, acting_together
-from blindsight.service.principals import Principal
+from blindsight.service.frames import FrameStore, Owners
+from blindsight.service.log import AuditLog, Draft, acting_together
+from blindsight.service.principals import DeadTokenError, Principal, Principals
 from blindsight.sift.platform import Platform, Released, Wanted, no_grant
 from blindsight.sift.sift import Features
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-MOST = 64
-"""Tasks in one round."""
+MOST = 256  # tasks in one round
+_IDLE = 5.0  # seconds without a task after which the thread ends
 
 
 @dataclass(eq=False)
 class _Place(Generic[Task, Result]):
-    """Where a task waits: until it has an outcome, or until it is the first and must lead."""
+    """Where a task waits for its outcome: in a thread, or in the loop of `future`."""
 
     task: Task
-    outcome: Result | Exception | None = None
-    called: threading.Event = field(default_factory=threading.Event)
+    future: asyncio.Future[Any] | None = None
+    outcome: Result | BaseException | None = None
+    done: threading.Event = field(default_factory=threading.Event)
 
 
 class GroupCommit(Generic[Task, Result]):
-    """Carries out tasks of many threads in rounds.
+    """Carries out tasks of many threads and coroutines in rounds, in a thread of its own.
 
-    `carry_out` is told the tasks of a round and returns for each its result or the exception it ended with; what it
-    raises, all of them raise.
+    `carry_out` is told the tasks of a round and returns for each its result or exception; what it raises, all of them
+    raise.
 
     >>> GroupCommit(lambda numbers: [2 * number for number in numbers])(21)
     42
@@ -51,53 +53,75 @@ class GroupCommit(Generic[Task, Result]):
     def __init__(self, carry_out: Callable[[Sequence[Task]], Sequence[Result | Exception]], most: int = MOST) -> None:
         self._carry_out, self._most = carry_out, most
         self._waiting: deque[_Place[Task, Result]] = deque()
-        self._led = False
-        self._mutex = threading.Lock()
+        self._arrived = threading.Condition()
+        self._thread: threading.Thread | None = None
 
     def __call__(self, task: Task) -> Result:
-        """Have a task carried out; return its result, or raise what it ended with."""
         place: _Place[Task, Result] = _Place(task)
-        with self._mutex:
-            self._waiting.append(place)
-            leads, self._led = not self._led, True
-        if not leads:
-            place.called.wait()
-        if place.outcome is None:
-            self._lead()
-        if isinstance(place.outcome, Exception):
+        self._enter([place])
+        place.done.wait()
+        if isinstance(place.outcome, BaseException):
             raise place.outcome
         assert place.outcome is not None
         return place.outcome
 
-    def _lead(self) -> None:
-        """Carry out what waits, call the next one to lead, and let everybody in this round go."""
-        with self._mutex:
-            places = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
-        outcomes: Sequence[Result | Exception] = [StorageError("the service was interrupted.")] * len(places)
+    async def each(self, tasks: Iterable[Task]) -> list[Result | Exception]:
+        loop = asyncio.get_running_loop()
+        places: list[_Place[Task, Result]] = [_Place(task, loop.create_future()) for task in tasks]
+        self._enter(places)
+        return [await place.future for place in places if place.future is not None]
+
+    def _enter(self, places: list[_Place[Task, Result]]) -> None:
+        with self._arrived:
+            self._waiting.extend(places)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="blindsight releases", daemon=True)
+                self._thread.start()
+            self._arrived.notify()
+
+    def _work(self) -> None:
+        while True:
+            with self._arrived:
+                if not self._arrived.wait_for(lambda: self._waiting, _IDLE):
+                    self._thread = None  # the next that comes starts another
+                    return
+                places = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+            self._round(places)
+
+    def _round(self, places: list[_Place[Task, Result]]) -> None:
+        outcomes: Sequence[Result | BaseException]
         try:
             outcomes = self._carry_out([place.task for place in places])
         except Exception as error:
             outcomes = [error] * len(places)
-        finally:
-            for place, outcome in zip(places, outcomes, strict=True):
-                place.outcome = outcome
-            with self._mutex:
-                self._led = bool(self._waiting)
-                if self._led:
-                    self._waiting[0].called.set()
-            for place in places:
-                place.called.set()
+        except BaseException as error:  # an interrupt, which is told to the first
+            outcomes = [error] + [StorageError("the service was interrupted.")] * (len(places) - 1)
+        waiting: dict[asyncio.AbstractEventLoop, list[_Place[Task, Result]]] = {}
+        for place, outcome in zip(places, outcomes, strict=True):
+            place.outcome = outcome
+            if place.future is None:
+                place.done.set()
+            else:
+                waiting.setdefault(place.future.get_loop(), []).append(place)
+        for loop, several in waiting.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_tell, several)
 
 
-MOST_FRAMES = 1000
-"""In one release."""
+def _tell(places: "list[_Place[Any, Any]]") -> None:
+    for place in places:
+        if place.future is not None and not place.future.done():
+            place.future.set_result(place.outcome)
+
+
+MOST_FRAMES = 1000  # in one release
+MOST_TOGETHER = 100  # releases in one request
 
 
 @dataclass(frozen=True)
 class Release:
-    """What an app gets: a row of numbers per frame, and in included mode which attribute each number stands for.
-
-    The receipt proves that the release is in the log, under a signed head (`AuditLog.receipts`).
+    """What an app gets: a row of numbers per frame, and in included mode which attribute each number stands for. The
+    receipt proves that the release is in the log, under a signed head (`AuditLog.receipts`).
     """
 
     grant: int
@@ -107,57 +131,88 @@ class Release:
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A release that somebody waits for: frames by their ids, or the latest few; `latest` is how many, either way."""
+class Asked:
+    """A release that somebody waits for: frames by their ids, or the latest few; with the hash of a `token`, only if
+    that is the app's when it is carried out.
+    """
 
     app: Principal
     person: str
     frames: Sequence[str] | None
-    latest: int
+    latest: int | None
+    token: str | None = None
+
+    @property
+    def count(self) -> int:
+        return (self.latest or 0) if self.frames is None else len(self.frames)
 
 
 class Releases:
     """Gives apps what they were granted; those who ask at the same time share what the disks cost."""
 
-    def __init__(self, platform: Platform, frames: FrameStore, log: AuditLog) -> None:
-        self._platform, self._frames, self._log = platform, frames, log
-        self._released = GroupCommit(self._carry_out)
+    def __init__(self, platform: Platform, frames: FrameStore, log: AuditLog, principals: Principals) -> None:
+        self._platform, self._frames, self._log, self._principals = platform, frames, log, principals
+        frames.prepare = platform.seen
+        self._commit: GroupCommit[Asked, Release] = GroupCommit(self._carry_out)
 
-    def give(self, app: Principal, person: str, frames: Sequence[str] | None, latest: int | None) -> Release:
-        """Release some frames, by their ids or the latest few; a refusal is logged, and gives nothing."""
-        asked = (latest or 0) if frames is None else len(frames)
-        try:
-            if (frames is None) == (latest is None):
-                raise InputError("name frames, or how many of the latest: one of the two.")
-            if not 1 <= asked <= MOST_FRAMES:
-                raise InputError(f"a release has 1 to {MOST_FRAMES} frames; got {asked}.")
-            released, receipt = self._released(_Asked(app, person, frames, asked))
-        except BlindsightError as error:
-            # A name that is not known is whatever was sent, which the log might have to refuse.
-            reason = f"unknown {error.kind}." if isinstance(error, UnknownNameError) else str(error)
-            self._log.append(app.id, "refuse release", {"person": person, "frames": asked, "reason": reason})
-            if reason == "unknown person.":  # that nobody has this name is not the app's to know
-                raise PrivacyError(no_grant(app.name)) from None
-            raise
-        grant = released.grant
-        labels = grant.public if grant.mode == "included" else None
-        return Release(grant.number, released.rows.tolist(), labels, receipt)
+    def give(self, asked: Asked) -> Release:
+        return self._commit(asked)
 
-    def _carry_out(self, several: Sequence[_Asked]) -> list[tuple[Released, Mapping[str, Any]] | Exception]:
+    async def give_each(self, several: Sequence[Asked]) -> list[Release | Exception]:
+        return await self._commit.each(several)
+
+    def _carry_out(self, several: Sequence[Asked]) -> list[Release | Exception]:
         """Log and count releases of several apps, then return what they get, each with its receipt."""
-        with acting_together(asked.app for asked in several):
-            outcomes = self._platform.release_all([self._wanted(asked) for asked in several])
-        given = [one.record["position"] for one in outcomes if not isinstance(one, Exception)]
-        receipts = iter(self._log.receipts(given) if given else ())
-        return [one if isinstance(one, Exception) else (one, next(receipts)) for one in outcomes]
+        with self._principals.database.session() as session:
+            alive = self._principals.active({one.token for one in several if one.token is not None})
+            known = self._frames.owners({id for one in several for id in one.frames or ()})
+            judged: dict[int, Released | Exception] = {
+                number: error for number, one in enumerate(several) if (error := _problem(one, alive)) is not None
+            }
+            rest = [number for number in range(len(several)) if number not in judged]
+            with acting_together(several[number].app for number in rest):
+                outcomes = self._platform.release_all([self._wanted(several[number], known) for number in rest])
+            judged |= zip(rest, outcomes, strict=True)
+            refused = [_refusal(several[at], one) for at, one in judged.items() if isinstance(one, BlindsightError)]
+            self._log.append_all(refused, session=session)
+        receipts = self._log.receipts(session)
+        return [_told(one, judged[number], receipts) for number, one in enumerate(several)]
 
-    def _wanted(self, asked: _Asked) -> Wanted:
+    def _wanted(self, asked: Asked, known: Owners) -> Wanted:
         def features() -> Features:
             if asked.frames is not None:
-                return self._frames.features(asked.person, asked.frames)
+                return self._frames.features(asked.person, asked.frames, known)
             try:
-                return self._frames.latest(asked.person, asked.latest)
+                return self._frames.latest(asked.person, asked.count)
             except InputError:  # whose sentence would tell how many there are
                 raise InputError("there are not so many frames of this person. Ask for fewer.") from None
 
-        return Wanted(asked.person, asked.app.name, features, self._frames.pipeline, asked.latest)
+        return Wanted(asked.person, asked.app.name, features, self._frames.pipeline, asked.count, seen=True)
+
+
+def _problem(asked: Asked, alive: Mapping[str, Principal]) -> Exception | None:
+    if asked.token is not None and getattr(alive.get(asked.token), "id", None) != asked.app.id:
+        return DeadTokenError("the token has ended.")
+    if (asked.frames is None) == (asked.latest is None):
+        return InputError("name frames, or how many of the latest: one of the two.")
+    if not 1 <= asked.count <= MOST_FRAMES:
+        return InputError(f"a release has 1 to {MOST_FRAMES} frames; got {asked.count}.")
+    return None
+
+
+def _refusal(asked: Asked, error: BlindsightError) -> Draft:
+    # A name that is not known is whatever was sent, which the log might have to refuse.
+    reason = f"unknown {error.kind}." if isinstance(error, UnknownNameError) else str(error)
+    return Draft(asked.app.id, "refuse release", {"person": asked.person, "frames": asked.count, "reason": reason})
+
+
+def _told(
+    asked: Asked, outcome: Released | Exception, receipts: Mapping[int, Mapping[str, Any]]
+) -> Release | Exception:
+    if isinstance(outcome, UnknownNameError) and outcome.kind == "person":  # that nobody has this name is not the app's
+        return PrivacyError(no_grant(asked.app.name))
+    if isinstance(outcome, Exception):
+        return outcome
+    grant = outcome.grant
+    labels = grant.public if grant.mode == "included" else None
+    return Release(grant.number, outcome.rows.tolist(), labels, receipts[outcome.record["position"]])

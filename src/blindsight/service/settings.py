@@ -1,8 +1,7 @@
-"""What a service is told when it starts: where it keeps its state, where it listens, and how much it takes.
+"""Settings of a service: where it keeps its state, where it listens, and how much it takes.
 
-A setting that cannot work is refused before anything is opened. Tokens would travel readable over a network without
-TLS, so a host other than this machine needs a certificate; a proxy that brings its own stands in front of a loopback
-address.
+A setting that cannot work is refused before anything is opened. Without TLS tokens would be readable on a network, so a
+host other than this machine needs a certificate; a proxy with its own certificate serves a loopback address.
 """
 
 from dataclasses import dataclass, field
@@ -14,12 +13,11 @@ from blindsight.data.images import MAX_PIXELS
 from blindsight.errors import InputError
 from blindsight.files import as_path
 
-PICTURE_PIXELS = 16_000_000
-"""Of a picture that somebody sends; the decoder itself takes up to `MAX_PIXELS`."""
+PICTURE_PIXELS = 50_000_000  # of a sent picture, as phones take them; the decoder takes `MAX_PIXELS`
 
 _ABOVE_ZERO = (
-    *("body_bytes", "picture_pixels", "requests_per_minute", "job_seconds", "verdict_seconds", "head_seconds"),
-    *("connections", "connections_per_address"),
+    *("body_bytes", "pictures_bytes", "picture_pixels", "requests_per_minute", "job_seconds", "verdict_seconds"),
+    *("head_seconds", "stream_seconds", "connections", "connections_per_address"),
 )
 KINDS = ("sqlite", "postgresql", "postgresql+psycopg")
 
@@ -35,29 +33,36 @@ class ServiceSettings:
     certificate: Path | None = None
     key: Path | None = None
     body_bytes: int = 8_000_000
+    pictures_bytes: int = 32_000_000  # of a request with people's pictures: one, or a batch
+    stream_seconds: float = 1.0  # between two releases of a stream, at least
     picture_pixels: int = PICTURE_PIXELS
     requests_per_minute: int = 600
     job_seconds: float = 900
     verdict_seconds: float = 60
     """An app is told a verdict after a whole number of these, whatever it is: an accept takes longer than a reject."""
-    head_seconds: float = 10
-    """Until the head of a request is whole, and for its body beside the time that 25 kB a second take."""
+    head_seconds: float = 10  # until a request's head is whole; its body has as long, plus 1 s per 25 kB
     connections: int = 2000
     connections_per_address: int = 250
-    proxy: str | None = None
-    """The address of a proxy whose X-Forwarded-For and X-Forwarded-Proto are believed; nobody else's are."""
-    without_tls: bool = False
-    """Listen in a network although tokens travel readable in it; only where something else encrypts it."""
-    witnesses: tuple[str, ...] = ()
-    """Who else remembers the log's newest head (`log.witness_at`): files elsewhere, other services by URL."""
+    key_folder: Path | None = None
+    """Where keys lie while grants are live (`keys`), best on a tmpfs; by default next to the folder."""
+    processes: int = 1  # each with all of the service but the page, which only one has
+    proxy: str | None = None  # whose X-Forwarded-For and X-Forwarded-Proto are believed; nobody else's are
+    without_tls: bool = False  # serve a network where tokens travel readable; only if something else encrypts it
+    witnesses: tuple[str, ...] = ()  # remember the log's newest head (`log.witness_at`): files, services by URL
 
     def __post_init__(self) -> None:
         """Refuse what cannot work; paths may come as text and begin with ~."""
-        for name in ("folder", "certificate", "key"):
+        for name in ("folder", "certificate", "key", "key_folder"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, as_path(getattr(self, name)))
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"the folder must be a folder; got {self.folder}, a file.")
+        if self.key_folder is None:
+            object.__setattr__(self, "key_folder", Path(f"{self.folder.absolute()}-keys"))
+        if self.open_keys.absolute().is_relative_to(self.folder.absolute()):
+            raise InputError(
+                f"keys must not lie in the folder, of which there are copies; got {self.key_folder}. Name another."
+            )
         if self.database is not None:
             check_database(self.database)
         if not 0 <= self.port <= 65_535:
@@ -73,12 +78,15 @@ class ServiceSettings:
 
     @property
     def database_url(self) -> str:
-        """Where the service's tables are: the given URL, else a SQLite file in the folder."""
         return self.database or f"sqlite:///{quote(str(self.folder.absolute() / 'service.db'))}"
 
     @property
+    def open_keys(self) -> Path:
+        assert self.key_folder is not None
+        return self.key_folder
+
+    @property
     def encrypted(self) -> bool:
-        """Whether the service speaks TLS itself."""
         return self.certificate is not None
 
     def _check_encryption(self) -> None:

@@ -1,23 +1,25 @@
-"""The service's one store: its tables, their versions, and transactions, in SQLite (the default) or PostgreSQL by URL.
+"""The service's database: its tables, their versions, and transactions, in SQLite (the default) or PostgreSQL by URL.
 
-*The guarantee.* What a `Database.session` block wrote is on disk when the block ends, whole; a block that raises
-leaves nothing. Writers take turns, in this process and over all others, so that each sees everything before it: the
-log's tree and "only the first" rest on that. A block inside a block belongs to the outer one's transaction (and is
-undone alone if it alone fails); readers wait for nobody.
+*The guarantee.* What a `Database.session` block wrote is on disk when the block ends, whole; a block that raises leaves
+nothing. Writers take turns, in this process and over all others, so that each sees everything before it: the log's tree
+and "only the first" rest on that. A block inside a block belongs to the outer one's transaction (and is undone alone if
+it alone fails); readers wait for nobody.
 
-*The tables.* Pictures, features, private labels and tokens are in none: of a picture the row says whose it is and when
-it came, of a token only its SHA-256 is kept. Moments are aware datetimes in UTC. The table `log` is the only record of
-what was decided and released (`log`): the database refuses to change or remove its rows, and a new one only goes behind
-the last. Who owns the database can take these guards away: that is noticed at the next start (`check_guards`), and what
-was done meanwhile by the log's tree and by those who know an earlier head.
+*The tables.* Pictures, features, private labels, keys and tokens are in none: of a picture the row says whose it is and
+when it came, of a token only its SHA-256 is kept, the secret of an epoch only as its owner alone can open it. Moments
+are aware datetimes in UTC. The table `log` is the only record of what was decided and released (`log`): the database
+refuses to change or remove its rows, and a new one only goes after the last. Who owns the database can remove these
+guards: that is noticed at the next start (`check_guards`), and what was done meanwhile by the log's tree and by those
+who know an earlier head.
 
 *Versions.* A database moves from version to version in order, all in one transaction under the writers' lock, so that
-any number of processes may open it at once and a crash leaves the old version. One that is newer than this code is
-refused rather than misread. What has been released is never edited: a change is a new entry at the end of `MIGRATIONS`.
+any number of processes may open it at once and a crash leaves the old version. One newer than this code is refused.
+Released versions are never edited: a change is a new entry at the end of `MIGRATIONS`.
 
 What drivers say can quote the URL or the values, so none of their words are passed on.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -71,11 +73,9 @@ class Moment(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
-        """Return what is stored."""
         return None if value is None else (value - _EPOCH) // timedelta(microseconds=1)
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
-        """Return what was meant."""
         return None if value is None else _EPOCH + timedelta(microseconds=value)
 
 
@@ -91,6 +91,29 @@ principals = Table(
     Column("created", Moment, nullable=False),
     Column("expires", Moment),
     Column("revoked", Moment),
+    Column("public_key", Text),  # of an owner, in hexadecimal; pictures are sealed for it
+)
+
+enrolments = Table(
+    "enrolments",
+    metadata,
+    Column("code_hash", Text, primary_key=True),
+    Column("principal", Text, nullable=False),
+    Column("expires", Moment, nullable=False),
+    Column("redeemed", Moment),
+)
+
+epochs = Table(
+    "epochs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("person", Text, nullable=False),
+    Column("public_key", Text, nullable=False),  # features are sealed for it
+    Column("owner_key", Text, nullable=False),  # for which its secret is sealed
+    Column("sealed", Text, nullable=False),
+    Column("began", Moment, nullable=False),
+    Column("ended", Moment),
+    Index("epochs_by_person", "person", "began"),
 )
 
 jobs = Table(
@@ -115,6 +138,7 @@ jobs = Table(
     Column("submitted", Moment, nullable=False),
     Column("started", Moment),
     Column("heartbeat", Moment),
+    Column("worker", Text),  # who does it, as long as it is heard of
     Column("finished", Moment),
     Index("jobs_by_state", "state", "submitted"),
     Index("jobs_by_owner", "owner", "submitted"),
@@ -147,16 +171,40 @@ frames = Table(
     Column("added", Moment, nullable=False),
     Column("sha256", Text, nullable=False),  # of the picture's file
     Column("bytes", BigInteger, nullable=False),
+    Column("epoch", Text),  # for whose key its features are sealed; none: a plain file of an earlier version
+    Column("pipeline", Text),  # that made the features
     Index("frames_by_person", "person", "added"),
 )
+
+devices = Table(
+    "devices",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("person", Text, nullable=False),  # whose frames it may bring
+    Column("name", Text, nullable=False),
+    Column("token_hash", Text, nullable=False, unique=True),
+    Column("created", Moment, nullable=False),
+    Column("expires", Moment),
+    Column("revoked", Moment),
+    Index("devices_by_person", "person", "created"),
+)
+
+retention = Table(
+    "retention",
+    metadata,
+    Column("person", Text, primary_key=True),
+    Column("frames", Integer),  # kept, the newest
+    Column("days", Integer),  # for which they are kept
+)
+
+
+log_key = Table("log_key", metadata, Column("key", Text, primary_key=True))  # that the log's heads are signed with
 
 
 # --- versions ---
 
-Step = str | Callable[[Connection], None]
-"""A statement, or what statements cannot say."""
-Migration = Mapping[str, tuple[Step, ...]]
-"""The steps of one version for each kind of database."""
+Step = str | Callable[[Connection], None]  # a statement, or what statements cannot say
+Migration = Mapping[str, tuple[Step, ...]]  # steps by kind of database
 
 _TABLES: tuple[str, ...] = (
     """CREATE TABLE principals (
@@ -240,20 +288,24 @@ _NO_GUARDS_POSTGRESQL = (
 )
 
 
-def leaf_of(position: Any, time: Any, actor: Any, action: Any, details: Any) -> bytes:
-    """Return the hash of a log entry as it is stored; what was put there instead of text has one too."""
-    return leaf_hash(json.dumps([position, time, actor, action, details], default=repr).encode())
+def leaf_of(*entry: Any) -> bytes:
+    """Return the hash of a log entry (position, time, actor, action, details) as it is stored."""
+    return leaf_hash(record_of(*entry).encode())
+
+
+def record_of(*entry: Any) -> str:
+    """Return the text of a log entry that is hashed; what was put there instead of text has one too."""
+    return json.dumps(entry, default=repr)
 
 
 def chain_hash(before: str, position: Any, time: Any, actor: Any, action: Any, details: Any) -> str:
-    """Return the hash of a log entry behind the one with hash `before` as version 0.1 chained them."""
+    """Return the hash of a log entry after the one with hash `before`, as version 0.1 chained them."""
     body = json.dumps([before, position, time, actor, action, details], default=repr)
     return hashlib.sha256(body.encode()).hexdigest()
 
 
 CHAIN_START = "0" * 64
-MIGRATED = "migrate log"
-"""The entry behind those of version 0.1; its details name the head of their chain."""
+MIGRATED = "migrate log"  # after the entries of version 0.1; its details name the head of their chain
 
 
 def _plant_tree(connection: Connection) -> None:
@@ -272,7 +324,7 @@ def _plant_tree(connection: Connection) -> None:
         details = json.dumps({"chain": chain, "entries": size}, separators=(",", ":"))
         time = datetime.now(UTC).isoformat(timespec="microseconds")
         entry = {"position": size + 1, "time": time, "actor": "machine", "action": MIGRATED, "details": details}
-        hash = extend(peaks, size, leaf_of(**entry)).hex()
+        hash = extend(peaks, size, leaf_of(*entry.values())).hex()
         add = "INSERT INTO log (position, time, actor, action, details, hash) VALUES "
         connection.execute(text(add + "(:position, :time, :actor, :action, :details, :hash)"), entry | {"hash": hash})
 
@@ -283,6 +335,47 @@ _TREE: tuple[Step, ...] = (
     _plant_tree,
 )
 
+_CAMERAS: tuple[Step, ...] = (
+    """CREATE TABLE devices (
+        id TEXT NOT NULL PRIMARY KEY,
+        person TEXT NOT NULL,
+        name TEXT NOT NULL,
+        token_hash TEXT NOT NULL UNIQUE,
+        created BIGINT NOT NULL,
+        expires BIGINT,
+        revoked BIGINT
+    )""",
+    "CREATE INDEX devices_by_person ON devices (person, created)",
+    "CREATE TABLE retention (person TEXT NOT NULL PRIMARY KEY, frames INTEGER, days INTEGER)",
+)
+
+_OWNERS: tuple[Step, ...] = (
+    "ALTER TABLE principals ADD COLUMN public_key TEXT",
+    """CREATE TABLE enrolments (
+        code_hash TEXT NOT NULL PRIMARY KEY,
+        principal TEXT NOT NULL,
+        expires BIGINT NOT NULL,
+        redeemed BIGINT
+    )""",
+    """CREATE TABLE epochs (
+        id TEXT NOT NULL PRIMARY KEY,
+        person TEXT NOT NULL,
+        public_key TEXT NOT NULL,
+        owner_key TEXT NOT NULL,
+        sealed TEXT NOT NULL,
+        began BIGINT NOT NULL,
+        ended BIGINT
+    )""",
+    "CREATE INDEX epochs_by_person ON epochs (person, began)",
+    "ALTER TABLE frames ADD COLUMN epoch TEXT",
+    "ALTER TABLE frames ADD COLUMN pipeline TEXT",
+)
+
+_SHARING: tuple[Step, ...] = (
+    "ALTER TABLE jobs ADD COLUMN worker TEXT",
+    "CREATE TABLE log_key (key TEXT NOT NULL PRIMARY KEY)",
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     {"sqlite": _TABLES, "postgresql": _TABLES},
     {"sqlite": _GUARDS_SQLITE, "postgresql": _GUARDS_POSTGRESQL},
@@ -290,6 +383,9 @@ MIGRATIONS: tuple[Migration, ...] = (
         "sqlite": (*_NO_GUARDS_SQLITE, *_TREE, *_GUARDS_SQLITE),
         "postgresql": (*_NO_GUARDS_POSTGRESQL, *_TREE, *_GUARDS_POSTGRESQL),
     },
+    {"sqlite": _CAMERAS, "postgresql": _CAMERAS},
+    {"sqlite": _OWNERS, "postgresql": _OWNERS},
+    {"sqlite": _SHARING, "postgresql": _SHARING},
 )
 
 
@@ -347,12 +443,13 @@ class Database:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._readers = engine.execution_options(reading=True)
-        self._turn = threading.Lock()  # fairer between threads than SQLite's polling
+        self._turn = threading.Lock()  # fairer than SQLite's polling, as is the file's lock between processes
+        sqlite = engine.dialect.name == "sqlite"
+        self._file = os.open(f"{engine.url.database}.lock", os.O_RDWR | os.O_CREAT, 0o600) if sqlite else None
         self._open: ContextVar[Session | None] = ContextVar("open session", default=None)
         self.logged: Callable[[Session], None] | None = None
         """Called when entries of the log are on disk, before anybody learns of it."""
-        self.undone = 0
-        """How often entries of the log were undone with their transaction; who took them in must read again."""
+        self.undone = 0  # how often log entries were undone with their transaction: readers must read again
 
     @contextmanager
     def session(self) -> Iterator[Session]:
@@ -362,7 +459,7 @@ class Database:
             with self._noting_undone(outer), outer.begin_nested():
                 yield outer
             return
-        with self._turn, storage_sentences(), Session(self.engine) as session:
+        with self._turn, self._file_turn(), storage_sentences(), Session(self.engine) as session:
             with self._noting_undone(session), session.begin():
                 mark = self._open.set(session)
                 try:
@@ -371,6 +468,16 @@ class Database:
                     self._open.reset(mark)
             if self.logged is not None and session.info.get("log") is not None:
                 self.logged(session)
+
+    @contextmanager
+    def _file_turn(self) -> Iterator[None]:
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            if self._file is not None:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
 
     @contextmanager
     def _noting_undone(self, session: Session) -> Iterator[None]:
@@ -395,6 +502,9 @@ class Database:
 
     def close(self) -> None:
         self.engine.dispose()
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
 
 def open_database(url: str) -> Database:
@@ -476,3 +586,31 @@ def _postgresql(url: URL) -> Engine:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITERS})")
 
     return engine
+
+
+class FolderLock:
+    """Keeps a second service out of a folder, or lets in several that share it; a killed one frees it. Of those that
+    share it, the first is `alone` until it lets the others in.
+    """
+
+    def __init__(self, folder: Path, *, shared: bool = False) -> None:
+        with storage_errors("use", folder):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.chmod(0o700)
+            self._descriptor = os.open(folder / "service.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        self.alone = True
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.alone = False
+            if shared:
+                fcntl.flock(self._descriptor, fcntl.LOCK_SH)  # waits for one that starts just now
+                return
+            os.close(self._descriptor)
+            raise StorageError(f"another service uses {folder}. Stop it first, or choose another folder.") from None
+
+    def share(self) -> None:
+        fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+
+    def release(self) -> None:
+        os.close(self._descriptor)

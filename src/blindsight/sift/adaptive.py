@@ -1,23 +1,22 @@
-"""Adaptive tries on the same verification rows: how little each may err so that all of them together err seldom enough.
+"""Adaptive tests on the same verification rows: an error level for each, so that all together err with at most alpha.
 
 *The guarantee.* With probability 1 - alpha over the draw of the verification rows, no sift that leaks more than the
-threshold is ever accepted on them, whatever sequence of sifts is proposed, by however many apps and accounts, each
-chosen with knowledge of all answers before. An answer is one bit: accepted, or not.
+threshold is ever accepted on them, whatever sequence of sifts is proposed, by any number of apps and accounts, each
+chosen with knowledge of all earlier answers. An answer is one bit: accepted, or not.
 
-*Proof.* Fix what whoever proposes draws at random; it does not depend on the rows. Then the n-th sift is a function of
-the n - 1 answers before it, so all sifts that could ever be proposed are the nodes of a binary tree that is known
-before the rows are drawn: at depth n there are C(n - 1, a) nodes that lie behind a accepts. Each is a fixed sift, so
-judged at level e it is falsely accepted with probability at most e (`certificate`, `verdict`). With
+*Proof.* Fix the proposers' random choices, which do not depend on the rows. Then the n-th sift is a function of the
+n - 1 answers before it, so all sifts that could ever be proposed are the nodes of a binary tree known before the rows
+are drawn: at depth n, C(n - 1, a) nodes lie behind a accepts. Each is a fixed sift, so judged at level e it is falsely
+accepted with probability at most e (`certificate`, `verdict`). With
 
     e(n, a) = alpha / (n (n + 1) (a + 1) (a + 2) C(n - 1, a))
 
 the levels of all nodes sum to alpha times sum_n 1 / (n (n + 1)) times sum_a 1 / ((a + 1) (a + 2)), each at most 1, and
-a union over the tree bounds every path through it. A path of noes alone costs no more than a fixed list; what adapts
-costs its entropy. So in the end, on the same rows, nothing is accepted any more: that is when fresh rows are needed.
-(Dwork et al., "The reusable holdout", Science 2015, answer the same question with noise; Blum & Hardt, "The Ladder",
-ICML 2015, count what answers reveal, as is done here.)
+a union over the tree bounds every path through it. In the end nothing is accepted on the same rows: then fresh rows are
+needed. (Dwork et al., "The reusable holdout", Science 2015, answer the same question with noise; Blum & Hardt, "The
+Ladder", ICML 2015, count what answers reveal, as is done here.)
 
-What the proof asks of the platform, and how it is kept:
+The proof needs from the platform:
 
 - *one tree for the rows*, not one for an app, an account or a process: `Tries` counts every question that was ever
   judged on rows in common, and is read back after a restart;
@@ -25,8 +24,8 @@ What the proof asks of the platform, and how it is kept:
 - the same question again has the same answer, at the same level, and is no further try;
 - a try whose answer is outstanding counts as a no: who proposes now does not know it yet.
 
-Persons read figures (`consent`): they are not the app. An operator who shows them to apps, or lets an app's maker be
-one of the persons, gives away more bits than are counted here.
+Persons read figures (`consent`). An operator who shows them to apps, or lets an app's maker be one of the persons,
+gives away more bits than are counted here.
 """
 
 import hashlib
@@ -42,11 +41,10 @@ from numpy.typing import NDArray
 from blindsight.errors import InputError, PrivacyError
 
 SMALLEST = 1e-280
-"""No level below this is computed with: the platform refuses instead."""
 
 
 def share(tries: int, accepts: int) -> float:
-    """Return which share of the error the next try may use, after so many tries and accepts on the same rows.
+    """Return the share of the error that the next try may use, after these tries and accepts on the same rows.
 
     >>> [round(1 / share(*history)) for history in ((0, 0), (1, 0), (1, 1))]
     [4, 12, 36]
@@ -66,20 +64,20 @@ def share(tries: int, accepts: int) -> float:
 
 
 def question(**parts: Any) -> str:
-    """Return the name of a question: the hash of all that its answer depends on."""
+    """Return the hash of all that an answer depends on."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Try:
-    """A question that was asked: on which rows, and which share of the error its answer may use."""
+    """A question that was asked: on which rows, with which share of the error."""
 
     rows: str
     share: float
 
 
 class Tries:
-    """All questions that were ever judged, by their names, and which were accepted."""
+    """All questions that were ever judged, and which were accepted."""
 
     def __init__(self) -> None:
         self._asked: dict[str, Try] = {}
@@ -94,7 +92,7 @@ class Tries:
         return self._asked.get(name)
 
     def next(self, rows: Iterable[str]) -> float:
-        """Return the share of the error for a new question on rows that have something in common with these sets."""
+        """Return the share of the error for a new question on sets of rows that have something in common."""
         related = set(rows)
         mine = {name for name, one in self._asked.items() if one.rows in related}
         return share(len(mine) + self._unnamed[0], len(mine & self._accepted) + self._unnamed[1])
@@ -114,7 +112,7 @@ class Tries:
 
 @dataclass(frozen=True, eq=False)
 class RowPrints:
-    """Hashes of the rows and persons of a verification set: whether two sets have something in common."""
+    """Hashes of the rows and persons of a verification set."""
 
     rows: NDArray[np.uint64]
     persons: NDArray[np.uint64] | None
@@ -126,7 +124,7 @@ class RowPrints:
         return cls(_hashes(row.tobytes() for row in np.ascontiguousarray(features)), who, pipeline)
 
     def meets(self, other: "RowPrints") -> bool:
-        """Tell whether some rows or persons are in both; true where pipelines differ and nobody knows the persons."""
+        """Tell whether some rows or persons are in both; true where pipelines differ and persons are not known."""
         if np.intersect1d(self.rows, other.rows).size:
             return True
         if self.persons is None or other.persons is None:

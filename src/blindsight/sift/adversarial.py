@@ -1,19 +1,17 @@
-"""A network trained to tell public attributes while adversaries that learn along with it try to read private ones.
+"""Adversarial training: a network that tells public attributes while adversaries try to read private ones from it.
 
-No guarantee: adversaries on the training rows find less than attackers may find on others, and only verification tells.
-What it is good for: several real numbers, non-linear in the features, that non-linear attackers cannot read either,
-where linear sifts fool linear attackers alone.
-
-The encoder f (d features, one hidden layer, K outputs of unit variance) goes down the gradient of
+No guarantee: attackers on other rows may find more than the adversaries on the training rows; only verification tells.
+Its use: several real numbers, non-linear in the features, against non-linear attackers, too. The encoder f (d features,
+one hidden layer, K outputs of unit variance) minimises
 
     public loss + privacy * (what adversaries read + KERNEL * MMD^2),
 
 after Ganin & Lempitsky, "Unsupervised Domain Adaptation by Backpropagation", ICML 2015, and Edwards & Storkey,
-"Censoring Representations with an Adversary", ICLR 2016, with two changes. Adversaries are several, of different
-shapes, and start anew in turn, so that none can be worn down; and what they read counts only as far as it beats
-ignorance (ln 2), so that the encoder hides and does not mislead. The kernel term, the maximum mean discrepancy between
-the outputs with and without the attribute (Gretton et al., JMLR 2012), is an adversary in closed form: it cannot lag
-behind. All losses weigh both answers of an attribute the same; rows whose label is unknown count in none of them.
+"Censoring Representations with an Adversary", ICLR 2016, with two changes: adversaries are several, of different
+shapes, and are restarted in turn; and what they read counts only as far as it beats ignorance (ln 2), so that the
+encoder hides and does not mislead. The kernel term is the maximum mean discrepancy between the outputs with and without
+the attribute (Gretton et al., JMLR 2012). All losses weigh both answers of an attribute the same; unknown labels count
+in none.
 """
 
 import math
@@ -33,9 +31,7 @@ from blindsight.sift.sift import Features, Floats, LayeredSift, Layers, finite_b
 from blindsight.validation import check_shape
 
 Tensor = Any
-"""A torch.Tensor."""
 Module = Any
-"""A torch.nn.Module."""
 
 KERNEL = 3.0
 _BANDWIDTHS = (0.1, 0.5, 2.0)  # of the Gaussian kernels, in units of the outputs' total variance
@@ -103,7 +99,7 @@ class AdversarialSift(SiftEstimator):
             )
 
     def _train(self, scaled: Tensor, public: "_Side", private: "_Side", generator: np.random.Generator) -> Module:
-        """Return the trained encoder; its outputs are not of unit variance yet."""
+        """The outputs are not of unit variance yet."""
         torch = _torch()
         nn = torch.nn
         wide = (scaled.shape[1], self.hidden, self.n_components)
@@ -141,14 +137,11 @@ class _Side:
         self.labels, self.weights = (_torch().from_numpy(part.astype(np.float32)) for part in (labels, weights))
 
     def loss(self, logits: Tensor, rows: Tensor) -> Tensor:
-        """Return the mean logistic loss, ln 2 for ignorance."""
         losses = _torch().nn.functional.softplus(logits) - self.labels[rows] * logits
         return (self.weights[rows] * losses).mean()
 
 
 class _Adversary:
-    """A network that learns to read the private attributes off the outputs."""
-
     def __init__(self, inputs: int, shape: tuple[int, ...], private: _Side) -> None:
         self._widths = (inputs, *shape, private.labels.shape[1])
         self._private = private
@@ -162,12 +155,11 @@ class _Adversary:
         _descend(self._optimiser, self._private.loss(self._network(outputs), rows))
 
     def reads(self, outputs: Tensor, rows: Tensor) -> Tensor:
-        """Return by how much it beats ignorance, 0 where it does not."""
         return (math.log(2) - self._private.loss(self._network(outputs), rows)).clamp(min=0)
 
 
 def _discrepancy(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return MMD^2 between outputs with and without an attribute, the mean over attributes and bandwidths."""
+    """MMD^2 between outputs with and without an attribute, the mean over attributes and bandwidths."""
     yes, no = (labels == 1).float(), (labels == 0).float()
     signs = yes / yes.sum(0).clamp(min=1) - no / no.sum(0).clamp(min=1)
     sizes = outputs.square().mean(1)
@@ -189,7 +181,7 @@ def _perceptron(widths: tuple[int, ...]) -> Module:
 
 
 def _frozen(encoder: Module, scaled: Tensor, mean: Floats, scale: Floats) -> Layers:
-    """Return the encoder as plain arrays, its outputs centred and of unit variance on the training rows."""
+    """The outputs become centred and of unit variance on the training rows."""
     torch = _torch()
     with torch.no_grad():
         outputs = encoder(scaled).double()

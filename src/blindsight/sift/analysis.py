@@ -1,12 +1,11 @@
-"""How attributes are entangled, where in a picture they show, and which of them can be told apart.
+"""Entanglement of attributes: their correlation, the features and pixels that show them, and losses of every policy.
 
 Enev et al., "SensorSift", ACSAC 2012, section 7: a policy works as long as its two attributes are neither correlated
-nor shown by the same features. The vector a of covariances between every feature and an attribute is where that
-attribute is visible; Eq. 6 asks for the direction along which two attributes are visible at once,
+nor shown by the same features. With a and b the covariances of every feature with two attributes, Eq. 6 is
 
     overlap = max over |w| = 1 of cov(Xw, Y+)^2 cov(Xw, Y-)^2 = max (a.w)^2 (b.w)^2 = ((|a||b| + |a.b|) / 2)^2.
 
-The closed form: (a.w)(b.w) is the quadratic form of (ab' + ba') / 2, whose only eigenvalues other than zero are
+Closed form: (a.w)(b.w) is the quadratic form of (ab' + ba') / 2, whose only eigenvalues other than zero are
 (a.b + |a||b|) / 2 and (a.b - |a||b|) / 2. The sum printed before the maximum has no index; it is left out.
 
 | paper | here |
@@ -17,18 +16,17 @@ The closed form: (a.w)(b.w) is the quadratic form of (ab' + ba') / 2, whose only
 | PubLoss and PrivLoss of every pair (Figure 4) | `policy_matrix`, rows public, columns private |
 | pixels of the red plane that covary with an attribute (Figure 5) | `PixelRegions.red` |
 
-Overlap never vanishes: attributes on quite separate features still have (|a||b| / 2)^2, a quarter of what one
-attribute has with itself. The cosine of a and b tells where they are seen without how well: 0 for separate features.
+Overlap never vanishes: attributes on separate features still have (|a||b| / 2)^2, a quarter of what one attribute has
+with itself. The cosine of a and b is 0 for separate features.
 
-With the pixel pipeline regions are exact: features are p = C (planes - mean), so a linear function of features with
-weights w is one of planes with weights C'w, and the covariance of the planes with an attribute is C' times that of the
-features (up to the energy that C leaves out). An attribute that shows as an edge is not in the red plane: `energy` and
-`weight` put all six planes together.
+With the pixel pipeline regions are exact: features are p = C (planes - mean), so weights w of features are weights C'w
+of planes, and the covariance of the planes with an attribute is C' times that of the features (up to the energy that C
+leaves out). An attribute that shows as an edge is not in the red plane: `energy` and `weight` combine all six planes.
 
-The paper attributes 63% of PubLoss and 67% of PrivLoss to correlation and the rest to overlap, and finds correlation
-alone to leave a squared error 315% larger; it does not say how shares were taken. `regress` is ordinary least squares
-of the loss on |correlation| and overlap, shares by the size of the coefficients in units of a standard deviation each.
-Standard errors are those of independent errors. The policies of a matrix share attributes, so the true ones are larger.
+The paper attributes 63% of PubLoss and 67% of PrivLoss to correlation and the rest to overlap, and finds that
+correlation alone leaves a squared error 315% larger; it does not say how shares were taken. `regress` is ordinary least
+squares of the loss on |correlation| and overlap, shares by the size of standardised coefficients. Standard errors
+assume independent errors. The policies of a matrix share attributes, so the true ones are larger.
 """
 
 import math
@@ -64,7 +62,6 @@ class Entanglement:
 
 
 def entanglement(X: Features, labels: Labelled, names: tuple[str, ...], *, scale: bool = True) -> Entanglement:
-    """Return how the named attributes are entangled, in one pass over the features."""
     columns = label_columns(labels, names)
     directions = feature_directions(X, columns, scale=scale)
     return Entanglement(tuple(names), correlations(columns), overlaps(directions), cosines(directions))
@@ -92,9 +89,8 @@ def correlations(labels: Labels) -> Array:
 
 
 def feature_directions(X: Features, labels: Labels, *, scale: bool = True) -> Array:
-    """Return the covariance of every feature with every attribute of unit variance, (d, attributes).
-
-    Features have unit variance too, unless `scale` is False: then they keep their own units.
+    """Return covariances (d, attributes) of features, scaled to unit variance if `scale`, with attributes of unit
+    variance.
     """
     columns = np.asarray(labels)
     if columns.shape[1] < 2:
@@ -113,7 +109,7 @@ def feature_directions(X: Features, labels: Labels, *, scale: bool = True) -> Ar
 def overlaps(directions: Array, *, normalise: bool = True) -> Array:
     """Return the overlap of every two attributes (Eq. 6) from their `feature_directions`.
 
-    Normalised, the largest overlap of two different attributes is 1, and the diagonal may be larger.
+    Normalised, the largest overlap of two different attributes is 1; the diagonal may be larger.
 
     >>> overlaps(np.array([[1.0, 0.0], [0.0, 1.0]]), normalise=False)
     array([[1.  , 0.25],
@@ -126,7 +122,6 @@ def overlaps(directions: Array, *, normalise: bool = True) -> Array:
 
 
 def cosines(directions: Array) -> Array:
-    """Return the cosine of the angle between every two attributes' `feature_directions`; 0 where there is none."""
     lengths = np.linalg.norm(directions, axis=0)
     units = np.divide(directions, lengths, out=np.zeros_like(directions), where=lengths > 0)
     return np.asarray(units.T @ units)
@@ -137,18 +132,15 @@ class PixelRegions:
     """Maps (height, width) of where a linear function of a picture looks."""
 
     energy: Array
-    """Root of the summed squares over the six planes, in [0, 1]: the largest is 1."""
+    """Root of the summed squares over the six planes; the largest is 1."""
     weight: Array
-    """Mean absolute weight over the six planes, in [0, 1]: the largest is 1."""
+    """Mean absolute weight over the six planes; the largest is 1."""
     red: Array
     """The red plane with its sign, in [-1, 1] (Figure 5); of several numbers, that which reads it most."""
 
 
 def sift_regions(sift: LinearSift, pipeline: PixelFeatures) -> PixelRegions:
-    """Return which pixels a sift reads, over all its numbers; the sift must belong to this pipeline.
-
-    Numbers count alike, whatever units the sift gives them.
-    """
+    """Return which pixels a sift of this pipeline reads, over all its numbers; these count alike in any units."""
     sift.check_pipeline(pipeline.fingerprint())
     weights = np.asarray(sift.weights, dtype=np.float64)
     return _regions(_planes(weights / np.linalg.norm(weights, axis=0), pipeline))
@@ -157,7 +149,7 @@ def sift_regions(sift: LinearSift, pipeline: PixelFeatures) -> PixelRegions:
 def attribute_regions(
     X: Features, labels: Labelled, names: tuple[str, ...], pipeline: PixelFeatures
 ) -> dict[str, PixelRegions]:
-    """Return which pixels covary with each of two or more attributes, from features X of this pipeline (Figure 5)."""
+    """Return which pixels covary with each of two or more attributes (Figure 5)."""
     directions = feature_directions(X, label_columns(labels, names), scale=False)
     return {
         name: _regions(_planes(column[:, None], pipeline)) for name, column in zip(names, directions.T, strict=True)
@@ -186,7 +178,6 @@ def _regions(planes: Array) -> PixelRegions:
 
 
 def _of_largest(values: Array) -> Array:
-    """Return values in units of the largest; zeros stay zeros."""
     largest = float(np.abs(values).max())
     return values / largest if largest > 0 else values
 
@@ -207,7 +198,6 @@ class LossRegression:
     correlation: Coefficient
     overlap: Coefficient
     r_squared: float
-    """Share of the variance of the loss that both explain together."""
     correlation_share: float
     """Of what is explained, the part of correlation; the rest is overlap's."""
     correlation_alone: float
@@ -253,7 +243,7 @@ Figure = Literal["pub_loss", "priv_loss", "bound"]
 
 @dataclass(frozen=True, eq=False)
 class PolicyMatrix:
-    """All ordered pairs of `names`, (public, private); one without a sift keeps a sentence that says why."""
+    """All ordered pairs of `names`, (public, private); a pair without a sift keeps a sentence that says why."""
 
     entanglement: Entanglement
     raw: Mapping[str, float]
@@ -270,7 +260,6 @@ class PolicyMatrix:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why some pairs have no sift."""
         return tuple(cell.problem for cell in self.cells.values() if cell.problem)
 
     def figures(self, figure: Figure) -> Array:
@@ -282,11 +271,9 @@ class PolicyMatrix:
         return matrix
 
     def average(self, figure: Figure) -> float:
-        """Return the mean of a figure over all policies that have a sift."""
         return float(np.nanmean(self.figures(figure)))
 
     def regression(self, figure: Figure = "priv_loss") -> LossRegression:
-        """Return how far correlation and overlap of the attributes explain a loss."""
         losses = self.figures(figure)
         known = ~np.isnan(losses)
         return regress(losses[known], self.entanglement.correlation[known], self.entanglement.overlap[known])
@@ -301,11 +288,7 @@ class PolicyMatrix:
 def policy_matrix(
     trial: Trial, names: tuple[str, ...], *, method: SiftLearner | None = None, progress: Progress = silent
 ) -> PolicyMatrix:
-    """Fit and measure a sift for every ordered pair of the named attributes.
-
-    `method` is the learner, PPLS with K = 5 and lambda = 1 unless told otherwise; raw accuracies are measured once per
-    attribute.
-    """
+    """Fit and measure a sift for every ordered pair of attributes, by default with PPLS, K = 5 and lambda = 1."""
     learner = PPLS() if method is None else method
     entangled = entanglement(trial.data.features, trial.data.labels, names, scale=getattr(learner, "scale", True))
     progress("attributes from raw features", 0, len(names))

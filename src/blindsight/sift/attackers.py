@@ -1,20 +1,18 @@
-"""Attackers: classifiers that try to read a private attribute off what a sift lets out.
+"""Attackers: classifiers that try to read a private attribute from what a sift lets out.
 
 No list of attackers proves privacy; it shows what those on the list can do. Enev et al., "SensorSift", ACSAC 2012,
 section 3, names five (`PAPER`): nearest neighbours (q = 9), a linear SVM (C = 10, liblinear), an SVM with radial basis
 functions (C = 10), a neural network (100 tanh units) and a random forest (500 trees). The paper is silent on units and
 on the kernel's width: numbers are standardised and gamma = 1/K, libsvm's own default.
 
-These five are unweighted: where the attribute is rare they say "no" to everyone and look harmless. `MODERN` adds what a
-determined app would do: balanced classes, a threshold chosen for balanced accuracy (on training rows alone), whitened
-and quantised views, gradient boosting, a deeper network; for wide releases, in which whitening drowns a kernel,
-discriminants with shrinkage (linear, quadratic, of random features), kernels in the features' own units and in units of
-how much each direction tells. Lists begin with the cheap ones, so that a sift that leaks is refused early.
+These five are unweighted: where the attribute is rare they say "no" to everyone and look harmless. `MODERN` adds
+balanced classes, a threshold chosen for balanced accuracy (on training rows alone), whitened and quantised views,
+gradient boosting, a deeper network; for wide releases, in which whitening drowns a kernel, discriminants with shrinkage
+(linear, quadratic, of random features), kernels in the features' own units and scaled by `Relevance`. Cheap attackers
+come first, so that a sift that leaks is refused early.
 
-Where scikit-learn-intelex is installed (extra `fast`) its nearest neighbours, kernel SVM and forest are used, by name
-and without patching anything; the same algorithms otherwise come from scikit-learn.
-
-Ways to look at what a sift lets out: an attacker chooses its own units, so a verifier must not trust the app's.
+With scikit-learn-intelex (extra `fast`) its nearest neighbours, kernel SVM and forest are used, by name and without
+patching anything; otherwise those of scikit-learn. A view is fitted on the attackers' training half alone:
 
 | view | what the attacker sees |
 | --- | --- |
@@ -23,8 +21,6 @@ Ways to look at what a sift lets out: an attacker chooses its own units, so a ve
 | `natural` | all numbers in one unit, that of the features (`sift.natural_units`): large directions stay large |
 | `whitened` | uncorrelated numbers of unit variance: two nearly equal columns give away what tells them apart |
 | `quantised` | whitened and rounded to 16 levels: what is left without the digits |
-
-A view is fitted on the attackers' training half alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,7 +54,7 @@ _LEVELS, _RANGE = 16, 3.0  # standard deviations
 
 
 def fit_view(view: View, reference: NDArray[Any]) -> Look:
-    """Return the function that shows released numbers (n, K) as this view, in the units of `reference`.
+    """Return the function that shows released numbers (n, K) as this view, fitted to `reference`.
 
     >>> look = fit_view("standardised", np.array([[0.0], [2.0]]))
     >>> look(np.array([[3.0]])).tolist()
@@ -88,7 +84,7 @@ def fit_view(view: View, reference: NDArray[Any]) -> Look:
 
 
 def _whitener(centred: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return (K, k) with uncorrelated columns of unit variance; directions without variance are dropped."""
+    """(K, k) to uncorrelated columns of unit variance; directions without variance are dropped."""
     variances, directions = np.linalg.eigh(centred.T @ centred / len(centred))
     kept = variances > _NOTHING * max(variances.sum(), _NOTHING)
     if not kept.any():
@@ -182,7 +178,6 @@ def _guesses(predicted: Any, rows: int, name: str) -> NDArray[np.int8]:
 
 @cache
 def engine() -> Literal["scikit-learn-intelex", "scikit-learn"]:
-    """Name the library that runs the heavy attackers."""
     try:
         require("sklearnex", extra="fast", purpose="attacking several times faster")
     except MissingExtraError:
@@ -252,13 +247,11 @@ class Relevance(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Scales every number by how far apart the two classes lie in it: what tells nothing drowns nothing."""
 
     def fit(self, X: NDArray[Any], y: NDArray[Any]) -> Self:
-        """Measure the distance of the class means in standard deviations."""
         apart = np.abs(X[y == 1].mean(axis=0) - X[y == 0].mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
         self.scale_ = apart if apart.any() else np.ones_like(apart)
         return self
 
     def transform(self, X: NDArray[Any]) -> NDArray[Any]:
-        """Return the scaled numbers."""
         return np.asarray(X * self.scale_)
 
 
@@ -271,19 +264,17 @@ class LookupTable:
     """The best attacker there is on few symbols: say yes to those seen more often with the attribute than without."""
 
     def fit(self, symbols: NDArray[Any], labels: NDArray[Any]) -> Self:
-        """Count every symbol (row of whole numbers) with and without the attribute."""
         self.symbols_, codes = np.unique(symbols, axis=0, return_inverse=True)
         yes, no = (np.bincount(codes.reshape(-1)[labels == c], minlength=len(self.symbols_)) for c in (1, 0))
         self.suspicious_ = {row.tobytes() for row in self.symbols_[yes * no.sum() > no * yes.sum()]}
         return self
 
     def predict(self, symbols: NDArray[Any]) -> NDArray[np.int8]:
-        """Look every symbol up; one never seen is a no."""
+        """A symbol that was never seen is a no."""
         return np.array([row.tobytes() in self.suspicious_ for row in np.ascontiguousarray(symbols)], dtype=np.int8)
 
 
 LOOKUP = Attacker("lookup table", lambda seed: LookupTable(), "released")
-"""Against a finite alphabet, where nothing else can do better."""
 
 PAPER: tuple[Attacker, ...] = (
     Attacker("linear SVM", _linear, "standardised"),
@@ -292,7 +283,6 @@ PAPER: tuple[Attacker, ...] = (
     Attacker("kernel SVM", _kernel, "standardised"),
     Attacker("random forest", _forest, "standardised"),
 )
-"""The five of the paper, with its parameters."""
 
 MODERN: tuple[Attacker, ...] = (
     *PAPER[:2],
@@ -313,6 +303,5 @@ MODERN: tuple[Attacker, ...] = (
     Attacker("random forest, balanced and tuned", partial(_forest, weight="balanced", leaf=5), "whitened", tune=True),
     PAPER[4],
 )
-"""The paper's, and what a determined app would try besides."""
 
 SETS = {"paper": PAPER, "modern": MODERN}

@@ -1,9 +1,8 @@
-"""A certificate against every attacker, present or future: what is released is one of m symbols, and symbols can be
-counted.
+"""A certificate against every attacker, present or future: the release is one of m symbols, and symbols can be counted.
 
-*The guarantee.* With the stated confidence, no function of the symbol, however clever and whatever it costs, guesses
-the private attribute with a balanced accuracy above 1/2 + `bound`. It holds for rows drawn independently from the
-population that the verification set stands for, labelled by the same hand, and counted once.
+*The guarantee.* With the stated confidence, no function of the symbol, whatever it costs, guesses the private attribute
+with a balanced accuracy above 1/2 + `bound`. It holds for rows drawn independently from the population that the
+verification set stands for, labelled by the same hand, and counted once.
 
 *Proof.* An attacker says yes on some set A of symbols; its PrivLoss is D(A) / 2 with D(A) = P1(A) - P0(A), where P1, P0
 are the distributions of the symbol with and without the attribute. The best attacker has D(A*) = TV(P1, P0), the total
@@ -13,26 +12,26 @@ so one fixed inequality is enough: with probability 1 - alpha
     TV = D(A*) <= U(A*) <= max over A of U(A),
 
 where U(A) is any upper limit that holds with probability 1 - alpha for a single, fixed A. No union over the 2^m
-attackers is needed, so neither m nor symbols that were never seen cost confidence (they do raise TV^, which is
-biased upwards by about sqrt(m / n): hence a small alphabet). With Hoeffding's limit
+attackers is needed, so neither m nor unseen symbols cost confidence (they do raise TV^, which is biased upwards by
+about sqrt(m / n): hence a small alphabet). With Hoeffding's limit
 
     PrivLoss <= (TV^ + sqrt(ln(1/alpha) (1/n1 + 1/n0) / 2)) / 2.
 
 Up to `EXACT_SYMBOLS` symbols U is the exact binomial limit of `metrics.balanced_accuracy_interval`, about a third
-closer. It grows with both recalls, so of all A only those that no other beats in both are looked at.
+closer. It grows with both recalls, so only those A are looked at that no other beats in both.
 
 *Several pictures of a person.* Persons are independent, their pictures are not. The certificate speaks of a person
 drawn at random and of one of their pictures drawn at random. So before any symbol is looked at, one picture of each
-person is drawn; its class is the person's, and given the classes persons are independent. One person with hundreds of
+person is drawn; its class is the person's, and given the classes persons are independent. A person with hundreds of
 pictures counts no more than one with a single picture. Two limits hold together, and the smaller one is taken:
 
 - the exact binomial limit of the pictures drawn, at 1 - `BETS` of the error;
-- at `BETS` of it a *betting* limit of the persons' averages over all of their pictures
-  in that class, a_i in [0, 1] of mean P1(A), b_j of mean P0(A), which is closer where pictures of a person differ. For
-  any bets l_i, k_j in [0, 1/2] that depend on earlier persons only, prod (1 - l_i (a_i - p)) prod (1 + k_j (b_j - q))
-  has mean 1 at the true p and q, and exceeds 1/a with probability at most a (Waudby-Smith & Ramdas, JRSS B 2024). The
-  largest p - q with a smaller product is the limit. Its logarithm is concave in (p, q), so on a box the maximum lies on
-  an edge; the box is Chernoff's, at a fifth of this error.
+- at `BETS` of it a *betting* limit of the persons' averages over all of their pictures in that class, a_i in [0, 1] of
+  mean P1(A), b_j of mean P0(A), which is closer where pictures of a person differ. For any bets l_i, k_j in [0, 1/2]
+  that depend on earlier persons only, prod (1 - l_i (a_i - p)) prod (1 + k_j (b_j - q)) has mean 1 at the true p and q,
+  and exceeds 1/a with probability at most a (Waudby-Smith & Ramdas, JRSS B 2024). The largest p - q with a smaller
+  product is the limit. Its logarithm is concave in (p, q), so on a box the maximum lies on an edge; the box is
+  Chernoff's, at a fifth of this error.
 
 *Rare symbols.* An average may hide a symbol that gives a few people away surely. `exposed` bounds the share of people,
 with the attribute or without it, whose symbol makes a guess surer than `surest` (given even odds): those in the set E
@@ -70,11 +69,9 @@ from blindsight.statement import PrivacyStatement
 EXACT_SYMBOLS = 8
 ROWS_PER_SYMBOL = 10
 SUREST = 0.9
-"""How sure a single symbol may make a guess, given even odds, but for a few exposed."""
 SMALLEST_EXACT = 1e-10
 """Below this error Hoeffding's limit is taken: binomial tails lose their digits."""
 BETS = 0.2
-"""Share of the error for the limit of persons' averages, where persons have several pictures."""
 
 _HALVINGS = 30
 
@@ -84,10 +81,9 @@ Method = Literal["exact binomial", "betting", "Hoeffding"]
 
 @dataclass(frozen=True)
 class Certificate:
-    """No attacker gains more than `bound` over a blind guess, with this confidence; `estimate` is TV^ / 2.
-
-    `attribute` names what is private; n1 and n0 count the persons (or rows, where nobody is there twice) of the two
-    classes, of a joint certificate those that are told apart best. `method` is how a single attacker is bounded.
+    """No attacker gains more than `bound` over a blind guess, with this confidence; `estimate` is TV^ / 2. n1 and n0
+    count the persons (or rows, where nobody is there twice) of the two classes, of a joint certificate those told apart
+    best.
     """
 
     attribute: str
@@ -102,13 +98,16 @@ class Certificate:
     exposed: float = 0.0
     """Upper limit of the share of people whose symbol makes a guess surer than `surest`."""
     share: float = 1.0
-    """Of the error 1 - confidence, which all tries on these rows have in common (`adaptive`), what this one used."""
+    """Part of the error 1 - confidence, common to all tries on these rows (`adaptive`), that this one used."""
+
+    @property
+    def most(self) -> str:
+        return f"{50 + math.ceil(self.bound * 1e3) / 10:.1f}%"  # never rounded down
 
     @property
     def sentence(self) -> str:
-        share = 50 + math.ceil(self.bound * 1e3) / 10  # never rounded down
         return (
-            f"whoever sees the symbol guesses {self.attribute} right in at most {share:.1f}% of cases, if having and "
+            f"whoever sees the symbol guesses {self.attribute} right in at most {self.most} of cases, if having and "
             f"lacking it were equally likely (50% is blind; {self.confidence:.0%} confidence; every attacker, present "
             "or future)"
         )
@@ -161,9 +160,8 @@ def certify_joint(
     persons: ArrayLike | None = None,
     share: float = 1.0,
 ) -> Certificate:
-    """Bound every attacker on every yes-or-no question about the private attributes together.
-
-    Rows where one of them is unknown are left out; combinations that no row has are not covered.
+    """Bound every attacker on every yes-or-no question about the private attributes together. Rows where one of them is
+    unknown are left out; combinations that no row has are not covered.
     """
     columns = np.stack([check_labels(labels, name=name)[:, 0] for name, labels in private.items()], axis=1)
     known = (columns >= 0).all(axis=1)
@@ -177,9 +175,8 @@ def certify_joint(
 
 
 def fewest_rows(private: Mapping[str, NDArray[np.int8]], groups: Sequence[Sequence[str]] | None = None) -> int:
-    """Return how many rows the smallest class has that must be certified: of an attribute, or of their combinations.
-
-    `groups` name the attributes that are certified together: all of them, unless told.
+    """Return the rows of the smallest class to be certified: of an attribute, or of combinations in `groups` (or of
+    all).
 
     >>> fewest_rows({"a": np.array([0, 1, 0, 1], np.int8), "b": np.array([0, 1, 1, -1], np.int8)})
     1
@@ -196,6 +193,8 @@ def certified_statement(certificates: tuple[Certificate, ...]) -> PrivacyStateme
     """Return what certificates of one release say together: each bound holds with its own confidence."""
     return PrivacyStatement(
         guarantee="certified",
+        summary=", ".join(f"{c.attribute} is guessed right in at most {c.most}" for c in certificates)
+        + f" of cases, by anybody ({certificates[0].confidence:.0%} sure; 50% is blind)",
         mechanism=f"a release of one of {max(c.symbols for c in certificates)} symbols per picture",
         unit=None,
         epsilon=None,
@@ -218,20 +217,19 @@ def certified_statement(certificates: tuple[Certificate, ...]) -> PrivacyStateme
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One picture of every person: its class and symbol, numbered from 0, drawn before anybody looked at symbols."""
+    """One picture of every person, drawn before anybody looked at symbols; classes and symbols are numbered from 0."""
 
     symbols: Counts
     classes: Counts
     shares: NDArray[np.float64] | None
-    """(persons, m): how often each symbol comes on a person's pictures of that class; None where all have a single one.
-    """
+    """(persons, m): frequency of each symbol on a person's pictures of that class; None if each has one."""
     rows: Counts
     """Pictures of each class."""
     m: int
 
     @classmethod
     def of(cls, symbols: ArrayLike, classes: Counts, persons: ArrayLike | None, m: int | None = None) -> Self:
-        """Draw from rows whose class is not -1; `symbols` are numbered anew unless m is given."""
+        """Draw from rows whose class is not -1; `symbols` are renumbered unless m is given."""
         given, used = symbol_codes(symbols) if m is None else np.asarray(symbols, dtype=np.int64), classes >= 0
         who = None if persons is None else np.asarray(persons)
         if len(given) != len(classes) or (who is not None and len(who) != len(given)):
@@ -251,7 +249,7 @@ class Sample:
         return cls(codes[drawn], classes[drawn], counts / counts.sum(axis=1, keepdims=True), rows, m)
 
     def rates(self, c: int) -> tuple[NDArray[np.float64], int]:
-        """Return how often each symbol comes in a class, every person counted once, and how many those are."""
+        """Return how often each symbol comes in a class, every person counted once, and the number of persons."""
         mine = self.classes == c
         people = int(mine.sum())
         if self.shares is None:
@@ -278,7 +276,6 @@ class Sample:
         return float(np.max(_above(most, many, alpha / 2), where=~cleared, initial=0.0))
 
     def certificate(self, yes: int, no: int, attribute: str, confidence: float, share: float) -> Certificate:
-        """Bound every attacker that tells class `yes` from class `no`."""
         if not 0.5 <= confidence < 1:
             raise InputError(f"confidence must be in [0.5, 1); got {confidence}. Write 95% as 0.95.")
         if not 0 < share <= 1:
@@ -330,12 +327,10 @@ class Sample:
 
     @property
     def accuracy(self) -> float:
-        """Balanced accuracy of symbol 1 of two as a guess of class 1, every person counted once."""
         return 0.5 + float(self.rates(1)[0][1] - self.rates(0)[0][1]) / 2
 
 
 def symbol_codes(symbols: ArrayLike) -> Counts:
-    """Number the different symbols from 0: whole numbers, or rows of levels."""
     given = np.asarray(symbols)
     if given.ndim not in (1, 2) or not given.size or given.dtype.kind not in "biu":
         raise InputError(
@@ -346,7 +341,6 @@ def symbol_codes(symbols: ArrayLike) -> Counts:
 
 
 def _sets(m: int) -> Counts:
-    """Return every set of m symbols, a row of zeros and ones each."""
     return (np.arange(1 << m)[:, None] >> np.arange(m)) & 1
 
 
@@ -365,7 +359,6 @@ def _above(rates: NDArray[np.float64], people: int, alpha: float) -> NDArray[np.
 
 
 def _exact(first: Counts, second: Counts, alpha: float) -> float:
-    """Return the largest exact limit over all attackers, given the counts of every symbol in the two classes."""
     m, n1, n0 = len(first), int(first.sum()), int(second.sum())
     caught, spared = _sets(m) @ first, n0 - _sets(m) @ second
     order = np.lexsort((spared, caught))
@@ -388,7 +381,6 @@ def _exact(first: Counts, second: Counts, alpha: float) -> float:
 
 
 def _box(first: NDArray[np.float64], n1: int, second: NDArray[np.float64], n0: int, alpha: float) -> NDArray[Any]:
-    """Return lower and upper limits of the two means, (4, sets)."""
     return np.stack(
         [
             limit
@@ -399,10 +391,8 @@ def _box(first: NDArray[np.float64], n1: int, second: NDArray[np.float64], n0: i
 
 
 def _betting(first: NDArray[Any], second: NDArray[Any], box: NDArray[Any], alpha: float) -> float:
-    """Return the largest difference of the means in the box against which bets do not win 1/alpha.
-
-    Bets are those that would win most for the variances seen so far: every person is worth as much as their class has
-    of the variance of the difference.
+    """Return the largest difference of the means in the box against which bets do not win 1/alpha. Bets are those that
+    would win most for the variances seen so far: a person is worth their class's part of the difference's variance.
     """
     target = -math.log(alpha)
     seen = [_running_variance(values) / len(values) for values in (first, second)]
@@ -433,7 +423,7 @@ def _betting(first: NDArray[Any], second: NDArray[Any], box: NDArray[Any], alpha
 
 
 def _running_variance(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the variance of the values before each one, drawn to 1/4."""
+    """The variance of the values before each one, shrunk to 1/4."""
     count = np.arange(1, len(values) + 1)
     means = (0.5 + np.cumsum(values)) / (count + 1)
     squares = np.cumsum(np.square(values - means))

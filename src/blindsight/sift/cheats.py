@@ -1,7 +1,7 @@
-"""Three sifts that are made to cheat a verifier, for audits and tests: what looks harmless, and what the app reads.
+"""Three sifts that are made to cheat a verifier, for audits and tests.
 
 An app that writes its own sift can hide the private attribute where the published verifier (Enev et al., "SensorSift",
-ACSAC 2012: five classifiers on the released numbers as they come) does not look. What becomes of that here:
+ACSAC 2012: five classifiers on the released numbers as they come) does not look:
 
 | cheat | where the attribute hides | its fate |
 | --- | --- | --- |
@@ -10,14 +10,12 @@ ACSAC 2012: five classifiers on the released numbers as they come) does not look
 | `xor_hash` | in a bit that is scrambled with a hash of the rest | refused, unless certified |
 
 Without `harden`, attackers of the whitened view ("modern") still catch the first. The third is no linear sift, but a
-network can compute it (of a few bits, with any table for a hash), and declare it as data. No list of attackers is then
-to be trusted: what is not linear is released only as few symbols under a certificate, for which there is no place to
-hide.
+network can compute it (of a few bits, with any table for a hash) and declare it as data. No list of attackers can then
+be trusted: what is not linear is released only as few symbols under a certificate. `answers_followed` is no sift but an
+app that learns from answers which sift looks harmless on the rows that judge.
 
-`answers_followed` is no sift but an app that learns from answers which sift looks harmless on the rows that judge.
-
-Each cheat is built from labelled features, as an app would, and comes with the app's own decoder. Features are taken as
-they are; `a` is a public score without covariance with the private attribute, `b` a score of the private attribute.
+Each cheat is built from labelled features, as an app would, and comes with the app's own decoder. `a` is a public score
+without covariance with the private attribute, `b` a score of the private attribute.
 """
 
 import hashlib
@@ -44,9 +42,8 @@ _LARGEST_WEIGHT = 50  # of whole numbers: large enough to look smooth, small eno
 
 @dataclass(frozen=True, eq=False)
 class Cheat:
-    """A way to smuggle: `release` turns features into what the app receives, `decode` that into private guesses.
-
-    `sift` is the cheat as a declared linear sift; None where no linear sift can do it.
+    """`release` turns features into what the app receives, `decode` that into private guesses. `sift` is the cheat as a
+    declared linear sift; None where no linear sift can do it.
     """
 
     name: str
@@ -73,9 +70,8 @@ def low_digits(X: ArrayLike, public: ArrayLike, private: ArrayLike) -> Cheat:
 
 
 def xor_hash(X: ArrayLike, public: ArrayLike, private: ArrayLike, *, levels: int | None = None) -> Cheat:
-    """Release a and the private guess XOR a bit of SHA-256(a): noise to whoever does not think of the hash.
-
-    With `levels`, a is first sorted into that many levels, so that the release is one of 2 * levels symbols.
+    """Release a and the private guess XOR a bit of SHA-256(a). With `levels`, a is first sorted into that many levels,
+    so that the release is one of 2 * levels symbols.
     """
     scores = _Scores.of(X, public, private)
     threshold = best_threshold(scores.private_score(scores.features), scores.private)
@@ -95,7 +91,7 @@ def xor_hash(X: ArrayLike, public: ArrayLike, private: ArrayLike, *, levels: int
 
 @dataclass(frozen=True, eq=False)
 class _Scores:
-    """What an app learns from its own data: a harmless public direction, a private one, both of unit deviation."""
+    """An app's directions from its own data: a harmless public and a private one, both of unit deviation."""
 
     mean: Floats
     a: Floats
@@ -129,22 +125,18 @@ def _linear(mean: Floats, matrix: Floats) -> LinearSift:
 
 
 def _declared(name: str, sift: LinearSift, scores: _Scores, dig: Callable[[NDArray[Any]], Floats]) -> Cheat:
-    """Return a cheat whose app digs the private score out of the sift's numbers, threshold and all."""
     threshold = best_threshold(dig(sift.apply(scores.features)), scores.private)
     return Cheat(name, sift.apply, lambda released: (dig(released) > threshold).astype(np.int8), sift)
 
 
 def _parity(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return a bit of the hash of every value."""
     return np.array([hashlib.sha256(value.tobytes()).digest()[0] & 1 for value in values], dtype=bool)
 
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Rows of many segments, with a bit in each that is right about the hidden attribute in 75% of cases.
-
-    A sift that lets the bit out in some segments, and nothing elsewhere, leaks a quarter of their share: the truth is
-    known, whatever a verifier finds.
+    """Rows of many segments, with a bit in each that is right about the hidden attribute in 75% of cases. A sift that
+    lets the bit out in some segments, and nothing elsewhere, leaks a quarter of their share: the true leak is known.
     """
 
     groups: int
@@ -162,11 +154,10 @@ class Segments:
         return cls(groups, bits, hidden)
 
     def leak(self, chosen: NDArray[Any]) -> float:
-        """Return the true PrivLoss of letting out these segments."""
         return 0.25 * len(chosen) / self.groups
 
     def accepts(self, chosen: NDArray[Any], alpha: float, threshold: float = 0.10) -> bool:
-        """Judge a choice by a certificate (Hoeffding's) at the error alpha."""
+        """Judge by a certificate (Hoeffding's) at the error alpha."""
         yes = np.asarray(self.bits[:, chosen].any(axis=1))
         counts = np.bincount(self.hidden, minlength=2)
         gap = yes[self.hidden == 1].mean() - yes[self.hidden == 0].mean()
@@ -176,7 +167,7 @@ class Segments:
 def answers_followed(
     rows: Segments, accepted: Callable[[NDArray[Any]], bool], tries: int, *, random_state: int
 ) -> float:
-    """Propose so many sifts, each after the answers before, then what they taught; return the most that was let out."""
+    """Propose `tries` sifts, each after the answers before, then what they taught; return the largest accepted leak."""
     rng = np.random.default_rng(random_state)
     size, score, got = rows.groups // 4, np.zeros(rows.groups), 0.0
     for _ in range(tries):

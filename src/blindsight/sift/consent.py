@@ -2,11 +2,9 @@
 
 Percentages are balanced accuracies: how often a guess is right when having and lacking the attribute are as likely, on
 average over people; a certified one says for how many people a single answer may tell more. Limits are rounded up, so
-that no sentence promises more than was found.
-
-A `Proposal` is verified but not yet allowed: the person reads its `sentence` and decides. An `Odometer` tells the best
-known guess of each private attribute from everything that was released about a person; it does not run backwards: what
-an app got before its grant was revoked counts on.
+that no sentence promises more than was found. A `Proposal` is verified but not yet allowed. An `Odometer` tells the
+best known guess of each private attribute from everything that was ever released about a person, through revoked grants
+too.
 """
 
 import math
@@ -28,7 +26,6 @@ class Reading:
 
     attribute: str
     guess: float
-    """Of the best attacker that was tried."""
     at_most: float
     """Upper limit at the verifier's confidence: of every attacker where `certified`, else of those that were tried."""
     certified: bool
@@ -71,7 +68,6 @@ def readings(verification: Verification) -> tuple[Reading, ...]:
 
 
 def blind(names: tuple[str, ...]) -> tuple[Reading, ...]:
-    """Return the readings before anything was released."""
     return tuple(Reading(name, 0.5, 0.5, certified=True) for name in names)
 
 
@@ -96,7 +92,7 @@ def consent_sentence(
     verdict: Verdict,
     confidence: float,
 ) -> str:
-    """Return what a person is asked; `together` are the readings beside what `others`, or the app itself, got before.
+    """Return what a person is asked; `together` are the readings with what `others`, or the app itself, got before.
 
     >>> alone, together = [Reading("Smiling", 0.56, 0.58, False)], [Reading("Smiling", 0.59, 0.61, False)]
     >>> print(consent_sentence("X", ["Gender"], ["Smiling"], alone, together, ["Y", "Z"],
@@ -155,10 +151,8 @@ class Situation:
     others: tuple[tuple[int, int], ...]
     """Number and frames of every other grant that was taken into account."""
     apps: tuple[str, ...]
-    """Whose grants those are, other than the app itself."""
     verifier: str
     verification_set: str
-    """The digest of the rows it was verified on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +163,7 @@ class Proposal:
     app: str
     mode: Mode
     sift: Sift
-    """What would be applied: the platform's version of the app's sift."""
+    """The platform's version of the app's sift."""
     budget: ReleaseBudget
     situation: Situation
     examination: Examination
@@ -204,7 +198,6 @@ class Proposal:
         return " ".join([sentence.removesuffix(ending).rstrip(), *more, ending])
 
     def grant(self, number: int, terms: Terms) -> dict[str, Any]:
-        """Return the grant that this becomes, as plain data without its time."""
         return self._facts() | {
             "number": number,
             "policy_version": self.situation.app.version,
@@ -216,9 +209,8 @@ class Proposal:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything for the operator and the person's page, as plain data.
-
-        An app is told the verdict alone: figures would teach it how to write its next sift.
+        """Return everything for the operator and the person's page. An app is told the verdict alone: figures would
+        teach it how to write its next sift.
         """
         return self._facts() | {
             "private": list(self.situation.private),

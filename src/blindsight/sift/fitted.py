@@ -1,10 +1,8 @@
-"""A sift on disk with all that it takes to use it and to verify it honestly: its policy, its features, whom it saw.
+"""A sift on disk with all that it takes to use and verify it: policy, feature pipeline, and whose pictures it saw.
 
 *The guarantee.* Rows that a sift was made from do not verify it, whatever collection they come back in: pictures are
-known again by their SHA-256, and with them go all other pictures of the same persons. Features come from the pipeline
-that the sift belongs to, or are refused.
-
-A folder holds
+recognised by their SHA-256, and all other pictures of the same persons are excluded with them. Features come from the
+pipeline that the sift belongs to, or are refused.
 
 | file | what |
 | --- | --- |
@@ -40,7 +38,7 @@ SIFT, POLICY, PIPELINE, ORIGIN = "sift.npz", "policy.yaml", "pipeline.npz", "ori
 VERIFIED, EVIDENCE = "verified.npz", "verification.json"
 
 FACES = 4000
-"""Pictures drawn where nobody says how many, each of another person: verdicts count persons."""
+"""Pictures drawn by default, each of another person: verdicts count persons."""
 
 _ORIGIN = "blindsight/sift-origin.1"
 _DIGEST = 16  # bytes
@@ -50,7 +48,7 @@ Digests = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Collection:
-    """Which pictures are asked for: what `load` takes, as it can be kept. Drawn faces are each of another person."""
+    """The arguments of `load`, as they can be kept. Drawn faces are each of another person."""
 
     data: str
     path: str | None = None
@@ -59,7 +57,6 @@ class Collection:
     seed: int = 0
 
     def load(self, *, labelled: bool = True, progress: Progress = silent) -> Dataset:
-        """Read them; with `labelled`, something must be known of them."""
         how: dict[str, Any] = {}
         count = self.count
         if self.data == "faces":
@@ -76,10 +73,8 @@ class Collection:
 
 @dataclass(frozen=True, eq=False)
 class FittedSift:
-    """A sift, its policy, the features it takes, and digests (n, 16) of the pictures it was made from.
-
-    `features` names the pipeline: pixels, embedding, thumbnail or the path of an ONNX model. `collection` is where the
-    pictures came from, if anybody said.
+    """A sift, its policy, the features it takes, and digests (n, 16) of the pictures it was made from. `features` names
+    the pipeline: pixels, embedding, thumbnail or the path of an ONNX model.
     """
 
     sift: Sift
@@ -90,7 +85,7 @@ class FittedSift:
     collection: Collection | None = None
 
     def save(self, folder: AnyPath) -> None:
-        """Write everything into a folder; what an earlier sift there was accepted for no longer counts."""
+        """Write everything into a folder; an earlier acceptance there no longer counts."""
         folder = as_path(folder)
         _forget_verified(folder)
         about = {"features": self.features} | (
@@ -105,9 +100,8 @@ class FittedSift:
 
     @classmethod
     def load(cls, path: AnyPath, *, verified: bool = False) -> Self:
-        """Read what `save` wrote into a folder, or another sift file that lies in such a folder.
-
-        Of a folder, `verified` asks for the version that was accepted, where there is one.
+        """Read what `save` wrote into a folder, or another sift file in such a folder. Of a folder, `verified` asks for
+        the version that was accepted, where there is one.
         """
         path = as_path(path)
         with storage_errors("read", path):
@@ -149,9 +143,8 @@ class FittedSift:
 
 
 def keep_verified(path: AnyPath, judged: Sift, found: Verification, dataset: Dataset) -> Path | None:
-    """Keep what a verification of the sift at `path` accepted, and its evidence; if it did not, forget earlier ones.
-
-    The evidence names the collection that the sift was judged by, with a digest of its pictures.
+    """Keep what a verification of the sift at `path` accepted, and its evidence, which names the collection with a
+    digest of its pictures; if it did not accept, forget earlier ones.
     """
     path = as_path(path)
     folder = path if path.is_dir() else path.parent
@@ -172,7 +165,7 @@ def _forget_verified(folder: Path) -> None:
 
 
 def picture_digests(dataset: Dataset) -> Digests:
-    """Return 16 bytes of the SHA-256 of every picture, or of its features where there are no pictures, (n, 16)."""
+    """16 bytes of the SHA-256 of every picture, or of its features where there are no pictures."""
     rows = dataset.features if dataset.images is None else dataset.images
     assert rows is not None
     digests = b"".join(hashlib.sha256(np.ascontiguousarray(row).tobytes()).digest()[:_DIGEST] for row in rows)
@@ -185,7 +178,6 @@ def fingerprint(dataset: Dataset, made_by: FeaturePipeline) -> str:
 
 
 def _pipeline(kind: str, folder: Path) -> FeaturePipeline:
-    """Return the pipeline of this kind, as it was learned if it is one that learns."""
     learned = folder / PIPELINE
     if kind == "pixels" and learned.exists():
         return PixelFeatures.load(learned)

@@ -1,24 +1,20 @@
-"""The platform's own version of an app's linear sift: the same span, with nowhere left to hide.
+"""The platform's own version of an app's linear sift: the same span, in a basis that hides nothing.
 
-A linear sift tells as much as the span of its columns, whatever basis the app chose for it. A dishonest app chooses a
-basis that fools a verifier: a pair [a, a + 1e-4 b] looks like two copies of a harmless score until somebody takes the
-difference, and a + 1e-4 b on whole-number features carries b in the digits that no classifier looks at. `harden`
-chooses the basis itself, from reference data of its own:
+A linear sift tells as much as the span of its columns, whatever basis the app chose. A dishonest app chooses a basis
+that fools a verifier: a pair [a, a + 1e-4 b] looks like two copies of a harmless score until somebody takes the
+difference, and a + 1e-4 b on whole-number features carries b in digits that no classifier looks at. `harden` chooses
+the basis itself, from reference data of its own:
 
 1. features that never vary on the reference data get weight zero: verification could not see what they would say;
-2. the outputs become uncorrelated and of unit variance, so that what they tell stands side by side at full size,
-   where attackers of a verifier find it;
+2. the outputs become uncorrelated and of unit variance, where attackers find what they tell;
 3. directions with less than 1/256 of the deviation of the largest, once each output counts the same, are dropped:
    they are below what step 4 leaves of the others;
 4. outputs are rounded to 256 levels over 4 deviations either side.
 
-What an honest sift tells survives all four. What remains possible is what fits into the levels themselves: only a small
-alphabet, with a certificate, bounds that (Enev et al., "SensorSift", ACSAC 2012, has neither).
-
-`prepare` makes what may be verified of any app's sift, or refuses it; `included_sift` is the platform's own, for apps
-that bring none; `coarser` and `with_few_levels` make versions that tell less. K numbers of L levels are one of L^K
-symbols, with edges at quantiles of reference rows, so that each number visits its levels equally often there; those
-must not be the rows that a certificate is counted on.
+What an honest sift tells survives all four. What fits into the levels themselves is bounded only by a small alphabet
+with a certificate (Enev et al., "SensorSift", ACSAC 2012, has neither). K numbers of L levels are one of L^K symbols,
+with edges at quantiles of reference rows, so that levels are equally frequent there; those must not be the rows that a
+certificate is counted on.
 """
 
 import copy
@@ -49,7 +45,7 @@ from blindsight.sift.verificationset import VerificationSet
 
 BITS = 8
 RANGE = 4.0
-"""Outputs are rounded over so many standard deviations either side of their mean."""
+"""Outputs are rounded over this many standard deviations either side of their mean."""
 
 Array = NDArray[np.float64]
 
@@ -57,10 +53,8 @@ _FEW_NUMBERS = 3
 
 
 def harden(sift: LinearSift, X: Features) -> LinearSift:
-    """Return a sift of the same span in a basis fitted to reference features X (n, d), rounded to 8 bits.
-
-    It has as many outputs as the span has directions that can be told apart, so never more than the original. The
-    original's own quantiser is left out.
+    """Return a sift of the same span in a basis fitted to reference features X (n, d), rounded to 8 bits. It has an
+    output per distinguishable direction, never more than the original, whose own quantiser is dropped.
     """
     mean, varies, samples = _reference(X, sift.dimension)
     if samples <= sift.width:
@@ -77,7 +71,7 @@ def harden(sift: LinearSift, X: Features) -> LinearSift:
 
 
 def _reference(X: Features, dimension: int) -> tuple[Array, NDArray[np.bool_], int]:
-    """Return the mean of every feature, whether it varies, and the number of samples."""
+    """The mean of every feature, whether it varies, and the number of samples."""
     total, samples = np.zeros(dimension), 0
     low, high = np.full(dimension, np.inf, dtype=np.float32), np.full(dimension, -np.inf, dtype=np.float32)
     for block in finite_blocks(X, dimension):
@@ -89,7 +83,7 @@ def _reference(X: Features, dimension: int) -> tuple[Array, NDArray[np.bool_], i
 
 
 def _whitening(outputs: Array) -> Array:
-    """Return the map (outputs, kept) to uncorrelated outputs of unit variance, strongest first."""
+    """(outputs, kept): to uncorrelated outputs of unit variance, strongest first."""
     deviation = outputs.std(axis=0)
     if not deviation.any():
         raise InputError("this sift lets out the same numbers for every reference sample: it tells nothing.")
@@ -102,7 +96,7 @@ def _whitening(outputs: Array) -> Array:
 
 
 def with_few_levels(sift: LinearSift, X: Features, levels: int) -> LinearSift:
-    """Return the sift with every number sorted into `levels` levels, equally frequent on reference features X."""
+    """Return the sift with `levels` levels per number, equally frequent on reference features X."""
     if levels < 2:
         raise InputError(f"a number needs at least 2 levels to say anything; got {levels}.")
     numbers = replace(sift, quantiser=None).apply(X)
@@ -118,9 +112,8 @@ def prepare(sift: Sift, private: Mapping[str, Labels], data: VerificationSet) ->
     """Return what may be verified of an app's sift: its symbols if they are few, else its hardened version.
 
     Symbols are few if those of a single frame can be certified. Refused: sifts of another pipeline, sifts that read
-    what never varies, and releases that are neither linear nor of few symbols, because nobody can tell where such a
-    sift hides things. More frames of a sift that is not linear, and such a sift beside others, are certified or refused
-    by `union`.
+    what never varies, and releases that are neither linear nor of few symbols. More frames of a sift that is not
+    linear, and such a sift together with others, are certified or refused by `union`.
     """
     check_fits(sift, data)
     if isinstance(sift, PersonalSift):
@@ -137,7 +130,7 @@ def prepare(sift: Sift, private: Mapping[str, Labels], data: VerificationSet) ->
 
 
 def check_fits(sift: Sift, data: VerificationSet) -> None:
-    """Refuse a sift of another pipeline or dimension: what anybody can know without looking at verification rows."""
+    """Refuse a sift of another pipeline or dimension; this looks at no verification rows."""
     if sift.pipeline != data.pipeline:
         raise InputError(
             f"this sift belongs to feature pipeline {sift.pipeline!r}, the platform's features come from "
@@ -158,7 +151,7 @@ def coarser(sift: Sift, reference: VerificationSet) -> Sift:
 
 
 def _refuse_unseen(sift: Sift, data: VerificationSet) -> None:
-    """Refuse a sift that reads what never varies on the verification rows: no certificate speaks of that."""
+    """No certificate speaks of features that never vary on the verification rows."""
     if isinstance(sift, LinearSift):
         weights = sift.matrix
     elif isinstance(sift, LayeredSift | SymbolSift):
@@ -171,10 +164,9 @@ def _refuse_unseen(sift: Sift, data: VerificationSet) -> None:
 
 
 def included_sift(learner: SiftLearner, policy: Policy, development: VerificationSet) -> Sift:
-    """Return a sift that lets out 1 or 0 for each public attribute of the policy: the platform's sift and classifier.
-
-    Both are linear, so together they are one `LinearSift` whose numbers have two levels. `development` must be other
-    rows than those the sift will be verified on. A learner whose sift has few levels already is taken as it is.
+    """Return a sift that lets out 1 or 0 for each public attribute: the platform's sift and classifier, both linear, as
+    one `LinearSift` of two levels. `development` must be other rows than those the sift will be verified on. A learner
+    whose sift has few levels already is taken as it is.
     """
     for name in policy.public:
         if name not in development.labels:

@@ -1,9 +1,9 @@
-"""Labels of attributes: 1 yes, 0 no, -1 nobody knows; by name from a dataset, or as columns beside features.
+"""Labels of attributes: 1 yes, 0 no, -1 unknown; by name from a dataset, or as columns next to features.
 
-Rows on which a sift is verified are split 50/50 as in the paper (Enev et al., "SensorSift", ACSAC 2012), one half for
-attackers to learn from, the other to judge them by. Where persons are known nobody is in both halves: an attacker that
-merely recognises people would otherwise look like one that reads the attribute. The rows must be other people than
-those the sift was fitted on; that is the caller's to keep.
+Verification rows are split 50/50 as in the paper (Enev et al., "SensorSift", ACSAC 2012), one half for attackers to
+learn from, the other to judge them by. Where persons are known nobody is in both halves: an attacker that merely
+recognises people would otherwise look like one that reads the attribute. The caller must make sure that the rows show
+other people than those the sift was fitted on.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,6 @@ from blindsight.validation import check_features
 
 Labels = NDArray[np.int8]
 Labelled = Dataset | Mapping[str, ArrayLike]
-"""Where labels come from: a dataset with attributes, or a mapping from names to columns."""
 
 
 def known_names(labelled: Labelled) -> tuple[str, ...]:
@@ -41,7 +40,6 @@ def label_columns(labelled: Labelled, names: Iterable[str]) -> Labels:
 
 
 def private_labels(labelled: Labelled, names: Iterable[str]) -> dict[str, Labels]:
-    """Return the labels of private attributes, or say why one of them cannot be protected."""
     asked = tuple(names)
     for name in asked:
         if name not in known_names(labelled):
@@ -53,7 +51,6 @@ def private_labels(labelled: Labelled, names: Iterable[str]) -> dict[str, Labels
 
 
 def check_labels(labels: ArrayLike, rows: int | None = None, name: str = "labels") -> Labels:
-    """Return labels as int8 (n, attributes), one column for a flat list, or say what is wrong with them."""
     given = np.asarray(labels)
     columns: NDArray[Any] = given[:, None] if given.ndim == 1 else given
     if columns.ndim != 2 or 0 in columns.shape or not np.isin(columns, (UNKNOWN, 0, 1)).all():
@@ -73,7 +70,6 @@ def check_sides(public: ArrayLike, private: ArrayLike, rows: int, fewest: int = 
 
 
 def check_learnable(name: str, labels: Labels, fewest: int) -> None:
-    """Refuse an attribute that is the same, or unknown, for every sample, or too rare to learn."""
     yes, no = int((labels == 1).sum()), int((labels == 0).sum())
     if min(yes, no) < fewest:
         raise InputError(
@@ -90,7 +86,6 @@ FEWEST_ROWS = 200
 
 
 def check_private(private: Mapping[str, ArrayLike], rows: int) -> dict[str, Labels]:
-    """Return the labels of every private attribute, 1, 0 or -1 (unknown), or say why they cannot be verified."""
     if not private:
         raise InputError("there is no private attribute to verify; name at least one.")
     columns = {name: check_labels(labels, rows, f"labels of {name!r}") for name, labels in private.items()}
@@ -102,13 +97,11 @@ def check_private(private: Mapping[str, ArrayLike], rows: int) -> dict[str, Labe
 
 
 def enough(labels: Labels) -> bool:
-    """Tell whether there are enough rows with an attribute and without it to tell an attacker from luck."""
     yes, no = int((labels == 1).sum()), int((labels == 0).sum())
     return min(yes, no) >= FEWEST_OF_EITHER and yes + no >= FEWEST_ROWS
 
 
 def enough_of_either(name: str, labels: Labels) -> None:
-    """Refuse an attribute that is constant, or known for too few rows, to tell an attacker from luck."""
     yes, no = int((labels == 1).sum()), int((labels == 0).sum())
     if not yes or not no:
         raise InputError(f"private attribute {name!r} is the same, or unknown, in all rows: there is nothing to hide.")
@@ -120,10 +113,9 @@ def enough_of_either(name: str, labels: Labels) -> None:
 
 
 def joint_questions(private: Mapping[str, Labels], groups: Iterable[Sequence[str]]) -> dict[str, Labels]:
-    """Return for every two attributes of a group whether they differ, and whether somebody is in one of their cells.
-
-    A release can tell neither of two attributes and yet whether they are the same; and one that tells who has both
-    tells half as much of either.
+    """For every two attributes of a group: do they differ, and is somebody in one of their cells? A release can tell
+    neither of two attributes and yet whether they are the same; one that tells who has both tells half as much of
+    either.
     """
     found: dict[str, Labels] = {}
     for group in groups:
@@ -139,14 +131,12 @@ def joint_questions(private: Mapping[str, Labels], groups: Iterable[Sequence[str
 
 
 def check_released(released: ArrayLike) -> NDArray[Any]:
-    """Return released numbers as (n, K), finite; a flat list is one number per row."""
     array = np.asarray(released)
     array = array[:, None] if array.ndim == 1 else array
     return check_features(array, what="released numbers", precision="given")
 
 
 def check_persons(persons: ArrayLike | None, rows: int) -> NDArray[Any] | None:
-    """Return who is on each row, or None where nobody knows."""
     if persons is None:
         return None
     who = np.asarray(persons)

@@ -1,4 +1,4 @@
-"""LEACE and PLS: erase what a linear guess can know of private attributes, then keep what tells of public ones.
+"""LEACE and PLS: linear erasure of private attributes, then partial least squares for public ones.
 
 Guarantee: after the erasure no linear predictor of a private attribute beats the constant one on the training data
 (their covariance is zero), and no other linear map with that property moves the features less, in any norm. PLS then
@@ -9,8 +9,8 @@ P = I - W^+ P_{W Sigma_xz} W with W the whitening matrix. Expanding the projecti
 
     P x = x - C (C' Sigma^+ C)^+ (Sigma^+ C)' (x - mean),       C = Sigma_xz,
 
-so that the coefficients Sigma^+ C of the least-squares regression of the attributes on the features are all that is
-needed. Rank and cost of the correction grow with the number of private attributes, not of features.
+so only the coefficients Sigma^+ C of the least-squares regression of the attributes on the features are needed. Rank
+and cost of the correction grow with the number of private attributes, not of features.
 """
 
 from dataclasses import dataclass
@@ -39,18 +39,17 @@ class Erasure:
         return cls(private @ explained, regression)
 
     def apply(self, columns: Array) -> Array:
-        """Return P columns: erased features, or covariances of erased features with something."""
+        """P columns: erased features, or covariances of erased features with something."""
         return columns - self.left @ (self.right.T @ columns)
 
     def transposed(self, directions: Array) -> Array:
-        """Return P' directions: what to measure on the original features to see `directions` of the erased ones."""
+        """P' directions: what to measure on the original features to see `directions` of the erased ones."""
         return directions - self.right @ (self.left.T @ directions)
 
 
 class LeacePLS(LinearSiftLearner):
-    """Fits a `LinearSift` of `n_components` numbers from which private attributes are linearly erased.
-
-    Needs the d x d covariance matrix of the features, so d is limited to 4,096.
+    """Fits a `LinearSift` of `n_components` numbers from which private attributes are linearly erased. Needs the d x d
+    covariance matrix of the features, so d is limited to 4,096.
     """
 
     def __init__(self, n_components: int = 5, *, scale: bool = True, pipeline: str = "") -> None:

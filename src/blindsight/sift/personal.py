@@ -7,10 +7,9 @@ holds without verification rows, for pictures unlike all of them, and for sifts 
 
 *Mechanism.* Of m symbols the true one is released with probability e^epsilon / (e^epsilon + m - 1), any other with
 1 / (e^epsilon + m - 1) (k-ary response; Warner 1965; Kairouz, Oh & Viswanath, JMLR 2016). Drawn exactly: propose any
-symbol; accept it if it is the true one, else with probability e^-epsilon; else propose again. The same as releasing the
+symbol; accept it if it is the true one, else with probability e^-epsilon; else propose again. This equals releasing the
 true symbol with probability `kept` = (e^epsilon - 1) / (e^epsilon + m - 1), and any symbol at random otherwise: so the
-lead of every guess over a blind one, the attacker's as well as the app's, shrinks to `kept` of what it was. That is the
-price in public accuracy:
+lead of every guess over a blind one, the attacker's as well as the app's, shrinks to `kept` of what it was:
 
 | epsilon per release | 0.4 | 1 | 2 | 3 |
 | --- | --- | --- | --- | --- |
@@ -77,7 +76,6 @@ class PersonalSift(Sift):
 
     @property
     def sentence(self) -> str:
-        """What one release promises to everybody, and what it costs the app, in one line."""
         return promise(self, 1)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -100,7 +98,7 @@ class PersonalSift(Sift):
 
 
 def respond(symbols: NDArray[np.int64], m: int, epsilon: float, source: ByteSource = system_bytes) -> Levels:
-    """Return every symbol of m, or another, by randomised response; the probabilities are exact."""
+    """Return symbols of m by randomised response; the probabilities are exact."""
     drawn, pending = np.array(symbols), np.arange(len(symbols))
     while pending.size:
         proposed = random_below(m, pending.size, source)
@@ -120,9 +118,8 @@ def surest(epsilon: float) -> float:
 
 
 def promise(sift: PersonalSift, releases: int) -> str:
-    """Return what so many releases promise to everybody, and their price in public accuracy, in one line.
-
-    The price is that of reading a single release; several tell the app, as everybody, more.
+    """Return in one line what these releases promise to everybody, and their price in public accuracy: that of reading
+    a single release; several tell the app, as everybody, more.
     """
     epsilon = sift.epsilon * releases
     surely, left = math.ceil(100 * surest(epsilon) - 1e-9), 0.5 + 0.4 * sift.kept

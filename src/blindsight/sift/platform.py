@@ -2,28 +2,27 @@
 
 *The guarantee.* An app gets numbers about a person only through a live grant. A grant exists only where the very sift
 that is applied, over as many frames as it may release, was accepted against everything this person hides, alone and
-beside all that other grants let out about the person, and where the person allowed it. Everything else is refused:
-unknown people and apps, attributes without labels, sifts of another pipeline, verdicts that are not clear, more frames
-than were verified. Every decision and release is on disk before anybody learns of it (`register`); a platform that was
-killed goes on where it was, and refuses whatever it cannot be sure of.
+together with all that other grants let out about the person, and where the person allowed it. Everything else is
+refused: unknown people and apps, attributes without labels, sifts of another pipeline, verdicts that are not clear,
+more frames than were verified. Every decision and release is on disk before anybody learns of it (`register`); a
+platform that was killed goes on where it was, and refuses whatever it cannot be sure of.
 
 Enev et al., "SensorSift", ACSAC 2012, section 3 and Figure 1: in *included* mode the platform's own sift and classifier
 give the app a label; in *unincluded* mode the app brings a sift, which is data, and which the platform turns into a
 version of its own (`harden.prepare`). Section 9 leaves collusion open; here
 
-- all apps of a person are verified together (`union`). Grants count that can tell something together: live ones with
-  all frames they may release, and revoked ones with the frames they told, because that cannot be taken back. Two grants
-  of the same sift count as two: their apps may be given different frames. What was told through another feature
-  pipeline counts too (`VerificationSet.also`). Only grants that were revoked *because* they leak too much are left out,
-  else nothing could ever be granted again; the odometer counts them too;
+- all apps of a person are verified together (`union`): live grants with all frames they may release, and revoked ones
+  with the frames they told. Two grants of the same sift count as two: their apps may be given different frames. What
+  was told through another feature pipeline counts too (`VerificationSet.also`). Only grants that were revoked *because*
+  they leak too much are left out, else nothing could ever be granted again; the odometer counts them too;
 - apps that try sift after sift, and learn from the answers, would get a bad one accepted in the end. So every question
   that is judged on the verification rows, whoever asks, takes its share of the error 1 - confidence; the shares of all
   questions that answers could ever lead to sum to one (`adaptive` has the proof). An app is told accept or no; the
   figures (`Proposal.to_dict`) are for the operator and the person. On the same rows the platform refuses in the end.
 
-Releases that are carried out together (`release_all`) are decided in their order, as if one came after the other: each
-sees the frames that those before it take. One that is refused, or whose frames cannot be had, costs nobody else
-anything. All that succeed are one write to the disk, and where that fails nothing goes out.
+Releases carried out together (`release_all`) are decided in their order: each sees the frames that those before it
+take. One that is refused, or whose frames cannot be had, costs nobody else anything. All that succeed are one write to
+the disk, and where that fails nothing goes out.
 """
 
 import math
@@ -68,9 +67,8 @@ class Review:
 
 @dataclass(frozen=True, eq=False)
 class Wanted:
-    """What an app wants: frames (n, d) of a person, features of a `pipeline`; looked at only if there is a grant.
-
-    Where it is known beforehand how many frames these are (`count`), only if the budget allows them, too.
+    """Frames (n, d) of a person, features of a `pipeline`, that an app wants; looked at only if there is a grant, and
+    where `count` is known, if the budget allows them. `seen` ones went through `Platform.seen` before.
     """
 
     person: str
@@ -78,6 +76,7 @@ class Wanted:
     frames: Callable[[], Features]
     pipeline: str = ""
     count: int | None = None
+    seen: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +91,11 @@ class Released:
 class Platform:
     """Verifies on `data` and, in included mode, fits sifts with `learner` to `development`: rows of other people.
 
-    With a `folder` everything survives a restart, and several processes may share it; without one it lasts as long as
-    this object. `records` are kept in the folder too, unless somebody keeps them elsewhere. With a `pace` of so many
-    seconds, proposals are answered after a whole number of them, whatever the answer: classifiers take longer on some
-    data than on others, and time is no part of an answer. `permanent` names the attributes that never change, of which
-    people may have permanent symbols, kept in the folder, or is the `PermanentSymbols` of somebody who keeps them
-    elsewhere.
+    With a `folder` everything survives a restart, and several processes may share it; otherwise it lasts as long as
+    this object. `records` default to a journal in the folder. With a `pace` in seconds, proposals are answered after a
+    multiple of it, whatever the answer: classifiers take longer on some data than on others. `permanent` names the
+    attributes that never change, of which people may have permanent symbols, kept in the folder, or is a
+    `PermanentSymbols`.
     """
 
     def __init__(
@@ -119,7 +117,6 @@ class Platform:
         self._pace, self._wait = pace, wait
         folder = None if folder is None else as_path(folder)
         self.data = data
-        self.verifier = Verifier() if verifier is None else verifier
         self._development = development
         self._learner = PPLS(5, np.inf) if learner is None else learner
         if development is not None:
@@ -127,6 +124,9 @@ class Platform:
         if records is None and folder is not None:
             records = JournalRecords(folder / "platform.journal")
         self._register = Register(records, clock)
+        self.joined: Callable[[], Verifier] | None = None
+        """Returns the new verifier after another process on the same records changed it."""
+        self.verifier = Verifier() if verifier is None else verifier
         self._store = SiftStore(folder)
         if not isinstance(permanent, PermanentSymbols):
             permanent = PermanentSymbols(permanent, self._store.keep_symbol, self._store.symbols)
@@ -135,6 +135,23 @@ class Platform:
             if data.persons is not None and changes(data.labels[name], data.persons):
                 raise InputError(f"{name} changes between pictures of one person; it cannot be declared unchanging.")
         self._store.keep_prints(data.digest, RowPrints.of(data.features, data.persons, data.pipeline))
+
+    @property
+    def verifier(self) -> Verifier:
+        """The verifier that was last set, in any process on the same records."""
+        if self._register.verifiers != self._verifiers and self.joined is not None:
+            self.verifier = self.joined()
+        return self._verifier
+
+    @verifier.setter
+    def verifier(self, verifier: Verifier) -> None:
+        self._verifier, self._verifiers = verifier, self._register.verifiers
+        self._names = tuple(verifier_name(verifier, certified=certified) for certified in (True, False))
+
+    @property
+    def unchanging(self) -> frozenset[str]:
+        """Attributes that never change, of which people may have permanent symbols."""
+        return self._symbols.unchanging
 
     @property
     def recovered(self) -> str | None:
@@ -173,15 +190,19 @@ class Platform:
                 return
             version = 1 if before is None else before.version + 1
             self._register.record("app", name=app, public=names, version=version)
-            for grant in [one for one in self._register.grants.values() if one.app == app and one.live]:
+            for grant in [one for one in self._register.of(app=app) if one.live]:
                 self._register.revoke(grant, f"app {app} now asks for {' and '.join(names)}", leaks=False)
 
-    def grants(self, person: str | None = None) -> tuple[Grant, ...]:
-        """Return all grants (about one person, or about all), oldest first, revoked ones included."""
+    def grants(self, person: str | None = None, app: str | None = None) -> tuple[Grant, ...]:
+        """Return all grants (about one person, to one app), oldest first, revoked ones included."""
         with self._register.current():
             if person is not None:
                 self._register.private_of(person)
-            return tuple(grant for grant in self._register.grants.values() if person in (None, grant.person))
+            return tuple(self._register.of(person, app))
+
+    def grant(self, number: int) -> Grant | None:
+        with self._register.current():
+            return self._register.grants.get(number)
 
     def holds(self, grant: Grant) -> bool:
         """Tell whether a grant was verified under today's terms; one that is live and does not hold is suspended."""
@@ -192,6 +213,11 @@ class Platform:
         with self._register.current():
             return self._register.frames[grant.number]
 
+    def standing(self, grants: Iterable[Grant]) -> list[tuple[bool, int]]:
+        """For each grant, whether it `holds`, and how many frames it released."""
+        with self._register.current():
+            return [(self._holds(grant), self._register.frames[grant.number]) for grant in grants]
+
     def spent(self, person: str) -> float:
         """Return the epsilon of all that was drawn at random about a person, all apps together."""
         return float(sum(self._register.epsilons[grant.number] for grant in self.grants(person)))
@@ -200,6 +226,21 @@ class Platform:
         """Return the permanent symbols that were ever drawn of a person, each a charge."""
         with self._register.current():
             return self._symbols.charges(person)
+
+    def active(self, person: str | None = None) -> set[str]:
+        """Return of whom (of all, or of one person) a live grant can still let frames out."""
+        with self._register.current():
+            live = self._register.grants.values() if person is None else self._register.live(person)
+            return {one.person for one in live if one.live and not self._used_up(one)}
+
+    def _used_up(self, grant: Grant) -> bool:
+        return grant.budget.then == "refuse" and self._register.frames[grant.number] >= grant.budget.frames
+
+    def forget(self, person: str) -> None:
+        """Delete what was kept of releases about a person; what was decided stays on record."""
+        with self._register.current():
+            mine = [number for number, grant in self._register.grants.items() if grant.person == person]
+        self._store.forget(person, mine)
 
     # --- asking and answering ---
 
@@ -277,9 +318,8 @@ class Platform:
         return Proposal(person, app, mode, candidate[0], budget, situation, found, sure, confidence)
 
     def fewer_details(self, proposal: Proposal, *, progress: Progress = silent) -> Proposal:
-        """Verify a coarser version of what was proposed: bits instead of numbers, then fewer of them.
-
-        Where the bits begin is chosen on development rows: on verification rows the certificate would not hold.
+        """Verify a coarser version of what was proposed: bits instead of numbers, then fewer of them. Edges are chosen
+        on development rows: on verification rows the certificate would not hold.
         """
         if self._development is None:
             raise InputError("this platform has no development rows to choose fewer details on. Allow or refuse.")
@@ -298,7 +338,7 @@ class Platform:
                 )
             self._store.keep(proposal.sift)
             number = max(self._register.grants, default=0) + 1
-            replaces = [one.number for one in self._register.live(proposal.person) if one.app == proposal.app]
+            replaces = [one.number for one in self._register.live(proposal.person, proposal.app)]
             terms = self._terms(proposal.situation.private, proposal.examination)
             self._register.record("grant", replaces=replaces, **proposal.grant(number, terms))
             return self._register.grants[number]
@@ -316,10 +356,7 @@ class Platform:
             return self._register.revoke(grant, _name(reason, "reason"), leaks=False)
 
     def _situation(self, person: str, app: str) -> Situation:
-        """Return what a verification for this person and app depends on.
-
-        What the app has now ends with its new grant, so only what was told of it counts.
-        """
+        """What the app has now ends with its new grant, so only what was told of it counts."""
         private, asked, live = self._register.private_of(person), self._register.app(app), self._register.live(person)
         ending = [grant for grant in live if grant.app == app and self._register.frames[grant.number]]
         going_on = [grant for grant in live if grant.app != app]
@@ -335,7 +372,7 @@ class Platform:
         )
 
     def _proposed(self, sift: Sift | None, policy: Policy) -> Sift:
-        """Return an app's sift, if it fits the platform's features, or the platform's own; no label is looked at."""
+        """An app's sift, if it fits the platform's features, or the platform's own; no label is looked at."""
         self.data.private(policy.private)
         if sift is not None:
             check_fits(sift, self.data)
@@ -353,9 +390,8 @@ class Platform:
         progress: Progress,
         told: Mapping[str, Any],
     ) -> Examination:
-        """Examine what becomes of a proposed sift, as one try of all that were ever made on these rows (`adaptive`).
-
-        The try is on disk before it begins, the answer before anybody has it. What cannot be verified is a no.
+        """Examine a proposed sift as one of all tries ever made on these rows (`adaptive`). The try is on disk before
+        it begins, the answer before anybody has it. What cannot be verified is a no.
         """
         digest, frames = proposed.named
         asked = question(
@@ -391,9 +427,8 @@ class Platform:
     # --- releasing ---
 
     def release(self, person: str, app: str, X: Features, *, pipeline: str = "") -> NDArray[Any]:
-        """Return what the app gets of frames X (n, d) of this person, features of this `pipeline`, or raise.
-
-        Frames beyond the verified number are refused all together, or answered with the last release again.
+        """Return what the app gets of frames X (n, d) of this person, features of this `pipeline`, or raise. Frames
+        beyond the verified number are refused all together, or answered with the last release again.
         """
         (outcome,) = self.release_all([Wanted(person, app, lambda: X, pipeline)])
         if isinstance(outcome, Exception):
@@ -402,7 +437,6 @@ class Platform:
 
     def release_all(self, wanted: Sequence[Wanted]) -> list[Released | Exception]:
         """Carry out several releases in this order with one write to the disk; return what each gets, or why nothing.
-
         What prevents all of them, such as a full disk, is raised.
         """
         outcomes: list[Released | Exception] = []
@@ -421,7 +455,7 @@ class Platform:
         return [replace(one, record=next(kept)) if isinstance(one, Released) else one for one in outcomes]
 
     def _sifted(self, wanted: Wanted, taken: int) -> Released:
-        """Return a release with what is to be recorded; `taken` frames are about to go out already."""
+        """`taken` frames are about to go out already."""
         grant = self._holding(wanted.person, wanted.app)
         if wanted.pipeline != self.data.pipeline:
             raise InputError(
@@ -452,13 +486,17 @@ class Platform:
         return Released(grant, released, {**told, **frames, **sizes, **cost})
 
     def _seen(self, wanted: Wanted) -> NDArray[np.float32]:
-        """Return the frames as sifts get them: what was not verified is not applied."""
-        given = check_shape(wanted.frames(), self.data.dimension)
+        rows = wanted.frames()
+        return rows if wanted.seen else self.seen(rows)  # type: ignore[return-value]
+
+    def seen(self, rows: Features) -> NDArray[np.float32]:
+        """Return rows as sifts get them, which depends on nothing else and so may be kept."""
+        given = check_shape(rows, self.data.dimension)
         check_finite(given.data if sparse.issparse(given) else given, "features")
         return self.data.support.clip(given)
 
     def _symbol(self, wanted: Wanted, grant: Grant, sift: Sift) -> tuple[NDArray[Any], dict[str, float]]:
-        """Return the person's permanent symbol of the granted sift as a row, and what it costs if it is drawn now."""
+        """The person's permanent symbol of the granted sift as a row, and what it costs if it is drawn now."""
         before, count = self._symbols.charges(wanted.person), grant.budget.frames
 
         def first() -> NDArray[np.float32]:
@@ -472,10 +510,9 @@ class Platform:
         return row, {"epsilon": one.epsilon} if one.epsilon and one not in before else {}
 
     def _holding(self, person: str, app: str) -> Grant:
-        """Return the grant through which an app gets something about a person today."""
         self._register.private_of(person)
         version = self._register.app(app).version
-        grants = [one for one in self._register.live(person) if (one.app, one.policy_version) == (app, version)]
+        grants = [one for one in self._register.live(person, app) if one.policy_version == version]
         if not grants:
             raise PrivacyError(no_grant(app))
         if not self._holds(grants[-1]):
@@ -486,7 +523,6 @@ class Platform:
         return grants[-1]
 
     def _repeated(self, grant: Grant, released: NDArray[Any] | None, more: int, *, last: bool) -> NDArray[Any]:
-        """Return what is released, and the last of all releases again for each further row."""
         again = self._store.last(grant.number) if released is None else released[-1:]
         if again is None:
             raise BudgetExceededError("all verified frames are released, and the last was not kept: nothing to repeat.")
@@ -506,7 +542,7 @@ class Platform:
         return Review(kept, tuple(grant for review in reviews for grant in review.revoked))
 
     def _review(self, person: str, progress: Progress) -> Review:
-        """Verify a person's grants that do not hold, oldest first, each beside those that hold and what was told."""
+        """Verify a person's grants that do not hold, oldest first, each with those that hold and what was told."""
         with self._register.current():
             private = self._register.private_of(person)
             live = self._register.live(person)
@@ -534,8 +570,9 @@ class Platform:
 
     def note_attacker(self, attacker: Attacker) -> None:
         """Let one more attacker judge from now on; grants without a certificate are suspended until `review`."""
-        verifier = replace(self.verifier, attackers=(*chosen_attackers(self.verifier.attackers), attacker))
         with self._register.current():
+            present = [one for one in chosen_attackers(self.verifier.attackers) if one.name != attacker.name]
+            verifier = replace(self.verifier, attackers=(*present, attacker))
             self._register.record("verifier", name=verifier_name(verifier, certified=False))
             self.verifier = verifier
 
@@ -555,22 +592,22 @@ class Platform:
         return Terms(private, self.data.digest, verifier_name(self.verifier, certified=found.certified))
 
     def _holds(self, grant: Grant) -> bool:
-        verifiers = tuple(verifier_name(self.verifier, certified=certified) for certified in (True, False))
-        return grant.terms.covers(self._register.private_of(grant.person), self.data.digest, verifiers)
+        assert self.verifier  # the newest
+        return grant.terms.covers(self._register.private_of(grant.person), self.data.digest, self._names)
 
     def _parts(self, frames: Mapping[int, int]) -> list[Part]:
         grants = [(self._register.grants[number], count) for number, count in frames.items()]
         return [Part(self._store.sift(one.sift), count, one.budget.permanent) for one, count in grants]
 
     def _harmless(self, person: str) -> list[Grant]:
-        """Return revoked grants that told something, without those that were proven to leak."""
+        """Revoked grants that told something, without those that were proven to leak."""
         return [grant for grant in self._register.told(person) if grant.revoked and not grant.revoked.leaks]
 
     def _told(self, grants: Iterable[Grant]) -> dict[int, int]:
         return {grant.number: self._register.frames[grant.number] for grant in grants}
 
     def _may_tell(self, grants: Iterable[Grant]) -> dict[int, int]:
-        """Return the frames of live grants; through another pipeline only those that went out."""
+        """Frames of live grants; through another pipeline only those that went out."""
         frames = {
             grant.number: self._frames(grant) if self._comparable(grant) else self._register.frames[grant.number]
             for grant in grants
@@ -578,7 +615,7 @@ class Platform:
         return {number: count for number, count in frames.items() if count}
 
     def _frames(self, grant: Grant) -> int:
-        """Return how many frames a live grant may tell: its budget without what the app got through earlier grants."""
+        """The budget of a live grant without what the app got through earlier grants."""
         if grant.budget.permanent:
             return grant.budget.frames
         earlier = self._register.frames_to(grant.person, grant.app) - self._register.frames[grant.number]
@@ -590,7 +627,7 @@ class Platform:
     def _examined(
         self, grant: Grant, others: list[Part], private: tuple[str, ...], progress: Progress
     ) -> tuple[Examination | None, str, bool]:
-        """Return what was found, in words, and whether it is proven to leak."""
+        """The examination, its result in words, and whether the grant is proven to leak."""
         if not self._comparable(grant):
             return None, "the platform's features have changed", False
         hidden = sorted(set(grant.public) & set(private))
@@ -618,5 +655,5 @@ def _name(given: str, what: str) -> str:
 
 
 def no_grant(app: str) -> str:
-    """Return what an app is told that may get nothing about a person, and about a name that nobody has."""
+    """The same answer for an app without a grant and for a name that nobody has."""
     return f"app {app} has no grant about this person. Propose a release and let the person allow it."

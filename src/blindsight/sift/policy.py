@@ -1,4 +1,4 @@
-"""A policy says what must stay private and what an app may learn; bad ones are named before anything is trained.
+"""Policies: what must stay private and what an app may learn; bad ones are found before anything is trained.
 
 Enev et al., "SensorSift", ACSAC 2012, section 3: the person chooses private attributes among those the platform has
 labels for, an app asks for public ones, one or several of each.
@@ -15,10 +15,10 @@ A policy reads and writes as three lines of YAML, or the same in JSON:
     public: [smiling]
     private: [male, young]
 
-*The policy bound*: what no sift can beat, known from a 2 x 2 table of labels. Whatever a sift lets out, an app turns it
-into a guess u of the public attribute, and u tells about the private one because the two attributes go together. Let
-D = P(y+ | y- = 1) - P(y+ | y- = 0) and pi+, pi- be the prevalences. A guess that is always right leaks D; every bit of
-leak below |D| must be paid for with wrong guesses, at the cheaper of two prices. Under a leak cap tau (best attacker's
+*The policy bound*: what no sift can beat, known from a 2 x 2 table of labels. An app turns any release into a guess u
+of the public attribute, and u tells about the private one because the two attributes go together. Let D =
+P(y+ | y- = 1) - P(y+ | y- = 0) and pi+, pi- be the prevalences. A guess that is always right leaks D; every bit of leak
+below |D| must be paid for with wrong guesses, at the cheaper of two prices. Under a leak cap tau (best attacker's
 balanced accuracy <= 1/2 + tau)
 
     public balanced accuracy <= 1 - max(0, |D| - 2 tau) r / 2,
@@ -71,10 +71,8 @@ def public_ceiling(table: ArrayLike, leak_cap: float) -> float:
 
 
 def public_ceiling_of_many(public: ArrayLike, private: ArrayLike, leak_cap: float) -> float:
-    """Return the ceiling when each column of `private` (n, m) is capped at once; `public` and `private` are 0 or 1.
-
-    The linear program over all channels P(u = 1 | y+, y-_1 ... y-_m), with the shares observed. With m = 1 it gives
-    what `public_ceiling` gives.
+    """Return the ceiling when each column of `private` (n, m) is capped at once; `public` and `private` are 0 or 1. It
+    is the linear program over all channels P(u = 1 | y+, y-_1 ... y-_m), with the shares observed.
     """
     cap = check_leak_cap(leak_cap)
     labels = np.column_stack([np.asarray(public), np.asarray(private)])
@@ -90,14 +88,13 @@ def public_ceiling_of_many(public: ArrayLike, private: ArrayLike, leak_cap: floa
 
 
 def check_leak_cap(leak_cap: float) -> float:
-    """Return a leak cap: how far above 1/2 an attacker's balanced accuracy may be."""
     if not 0 <= leak_cap <= 0.5:
         raise InputError(f"a leak cap must lie in [0, 0.5], the best attacker's lead over guessing; got {leak_cap}.")
     return float(leak_cap)
 
 
 def _class_gap(column: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the weights that turn P(u = 1 | cell) into P(u = 1 | attribute) - P(u = 1 | no attribute)."""
+    """Weights that turn P(u = 1 | cell) into P(u = 1 | attribute) - P(u = 1 | no attribute)."""
     yes, no = counts * (column == 1), counts * (column == 0)
     return np.asarray(yes / yes.sum() - no / no.sum())
 
@@ -113,7 +110,7 @@ def _check_table(table: ArrayLike) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class AttributeCheck:
-    """How many samples have an attribute, how many do not, and of how many nobody knows."""
+    """Counts of samples with an attribute, without it, and unknown."""
 
     name: str
     role: str
@@ -121,7 +118,6 @@ class AttributeCheck:
     negatives: int
     missing: int
     problem: str = ""
-    """Why nothing can be learned or verified with it, in a sentence; "" if something can."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +127,6 @@ class PairCheck:
     public: str
     private: str
     samples: int
-    """Rows on which both are known."""
     correlation: float
     """Pearson's, of the 0/1 labels (phi)."""
     cosine: float
@@ -156,7 +151,6 @@ class PolicyReport:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Sentences for whatever makes the policy impossible to fit or to verify with these labels."""
         return tuple(attribute.problem for attribute in self.attributes if attribute.problem)
 
     @property
@@ -191,7 +185,7 @@ def _check_attribute(name: str, role: str, column: Labels, fewest: int) -> Attri
 
 
 def _check_pair(names: tuple[str, str], public: Labels, private: Labels, cap: float, useful: float) -> PairCheck | None:
-    """Return how two attributes go together on the rows where both are known; None where one is constant there."""
+    """None where an attribute is constant on the rows where both are known."""
     both = (public != UNKNOWN) & (private != UNKNOWN)
     a, b = public[both].astype(np.int64), private[both].astype(np.int64)
     if not a.size or not np.ptp(a) or not np.ptp(b):
@@ -210,7 +204,7 @@ def _check_pair(names: tuple[str, str], public: Labels, private: Labels, cap: fl
 
 
 def _joint_ceiling(public: Labels, private: list[Labels], cap: float) -> float:
-    """Return the ceiling under all caps, on the rows where every label is known; 1 where those rows say nothing."""
+    """The ceiling under all caps, on the rows where every label is known; 1 where those rows say nothing."""
     columns = np.column_stack([public, *private])
     known = columns[(columns != UNKNOWN).all(axis=1)]
     if not private or not len(known) or not (np.ptp(known, axis=0) == 1).all():
@@ -318,7 +312,6 @@ class Policy:
 
 
 def _names(given: Any, role: str) -> tuple[str, ...]:
-    """Return names of attributes, each once; a single text is one name."""
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, list | tuple) else None
     if names is None:
         raise InputError(f"the {role} attributes must be a list of names; got {given!r}.")

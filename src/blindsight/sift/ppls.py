@@ -27,10 +27,10 @@ opposite sign cancel there: a number that tells much of two private attributes c
 changes when a label is recoded from yes to no. `combine="mean-of-squares"` takes avg(cov^2), which cannot cancel;
 `combine="paper"` is the formula as printed. With one attribute a side they are the same.
 
-Everything happens in cross-products that add up over batches, so features never have to fit in memory: one pass gives
-mean and deviation of every feature and its covariance with every attribute, about a first guess of the mean, so that
-features far from zero lose no digits. X^T X is never formed, but for one-pass fits of few features: what is needed of
-it is its product with a direction, one further pass. `LinearSiftLearner`, the base of linear learners, is fed by
+Everything happens in cross-products that add up over batches: one pass gives mean and deviation of every feature and
+its covariance with every attribute, about a first guess of the mean, so that features far from zero lose no digits.
+X^T X is formed only for one-pass fits of few features; its product with a direction takes one further pass.
+`LinearSiftLearner`, the base of linear learners, is fed by
 
 - `fit(X, public, private)`: features in memory or memory-mapped, dense or sparse;
 - `fit_stream(batches)`: one pass over the batches per component, O(d) memory;
@@ -78,7 +78,6 @@ class CrossProducts:
 
     @classmethod
     def like(cls, X: Features, public: ArrayLike, private: ArrayLike, *, gram: bool = False) -> Self:
-        """Return an empty accumulator for batches of this shape."""
         sides = check_labels(public, name="public labels"), check_labels(private, name="private labels")
         return cls(check_shape(X).shape[1], *(side.shape[1] for side in sides), gram=gram)
 
@@ -112,7 +111,6 @@ class CrossProducts:
             self._gram += gram
 
     def _labels(self, public: ArrayLike, private: ArrayLike, rows: int) -> Labels:
-        """Return checked labels of this batch side by side, public ones first."""
         sides = check_labels(public, rows, "public labels"), check_labels(private, rows, "private labels")
         got, wanted = tuple(side.shape[1] for side in sides), (self.public, self.private)
         if got != wanted:
@@ -120,11 +118,9 @@ class CrossProducts:
         return np.hstack(sides)
 
     def one_sided(self) -> NDArray[np.bool_]:
-        """Tell which attributes were never yes or never no so far."""
         return np.asarray((self.positives == 0) | (self.positives + self.missing == self.samples))
 
     def refuse_one_sided(self) -> None:
-        """Refuse attributes of which only one answer was seen."""
         for index in np.flatnonzero(self.one_sided()):
             hidden = index - self.public
             role, number = ("private", hidden) if hidden >= 0 else ("public", index)
@@ -160,7 +156,7 @@ class CrossProducts:
 
 
 def covariance_times(direction: Array, mean: Array, batches: Iterable[Features]) -> tuple[Array, int]:
-    """Return the sum over all rows of (x - mean) ((x - mean) . direction), and how many rows there were."""
+    """The sum over all rows of (x - mean) ((x - mean) . direction), and the number of rows."""
     total, samples = np.zeros_like(direction), 0
     for X in batches:
         rows = check_shape(X, direction.size)
@@ -177,7 +173,7 @@ def covariance_times(direction: Array, mean: Array, batches: Iterable[Features])
 
 
 def _column_means(rows: Any) -> Array:
-    """Return a first guess of the mean from the first block; 0 for sparse features, most of which are 0."""
+    """A first guess of the mean from the first block; 0 for sparse features, most of which are 0."""
     if sparse.issparse(rows):
         return np.zeros(rows.shape[1])
     _, block = next(blocks(rows, _CELLS))
@@ -187,7 +183,6 @@ def _column_means(rows: Any) -> Array:
 
 
 def _block_sums(block: Any, shift: NDArray[Any], weights: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the weighted sums and the sum of squares of x - shift."""
     if not sparse.issparse(block):
         centred = block - shift
         return weights.T @ centred, np.einsum("ij,ij->j", centred, centred)
@@ -198,7 +193,7 @@ def _block_sums(block: Any, shift: NDArray[Any], weights: NDArray[Any]) -> tuple
 
 
 EXHAUSTED = 1e-4
-"""Components end where what is left of the public covariance is this small beside what there was."""
+"""Components end where this share of the public covariance is left."""
 
 
 def privacy_components(
@@ -223,9 +218,8 @@ def privacy_components(
 
 
 def leading_direction(public: Array, private: Array, privacy: float, least: float = 0.0) -> Array | None:
-    """Return the unit vector w that maximises |public' w|^2 - privacy |private' w|^2 (Eq. 3).
-
-    None where the best w gains less than `least` squared. Its largest entry is positive: eigenvectors have no sign.
+    """Return the unit vector w that maximises |public' w|^2 - privacy |private' w|^2 (Eq. 3); None where the best w
+    gains less than `least` squared. Its largest entry is positive: eigenvectors have no sign.
     """
     if math.isinf(privacy):
         barred = _orthonormal(private)
@@ -243,27 +237,25 @@ def leading_direction(public: Array, private: Array, privacy: float, least: floa
 
 
 def _outside(vectors: Array, basis: Array) -> Array:
-    """Return the part of vectors orthogonal to a basis; twice, for the digits the first time loses."""
+    """The part of vectors orthogonal to a basis; twice, for the digits the first time loses."""
     for _ in range(2):
         vectors = vectors - basis @ (basis.T @ vectors)
     return vectors
 
 
 def _new_part(loading: Array, seen: Array) -> Array | None:
-    """Return the unit vector along what the loading adds to those seen, or None where it adds nothing."""
+    """The unit vector along what the loading adds to those seen, or None where it adds nothing."""
     fresh = _outside(loading, seen)
     length = float(np.linalg.norm(fresh))
     return None if length <= 1e-8 * float(np.linalg.norm(loading)) else fresh / length
 
 
 def _orthonormal(vectors: Array) -> Array:
-    """Return an orthonormal basis of the span, whatever its rank."""
     basis, sizes, _ = np.linalg.svd(vectors, full_matrices=False)
     return np.asarray(basis[:, sizes > 1e-10 * max(sizes[0], np.finfo(float).tiny)])
 
 
 Batch = tuple[Features, ArrayLike, ArrayLike]
-"""Features, public labels and private labels of the same rows."""
 
 MOST_FEATURES = 4096
 """Above this, no d x d matrix is kept."""
@@ -275,7 +267,7 @@ class FewerComponentsWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class Covariances:
-    """What a linear learner sees of the data, all of it in units of scaled features."""
+    """What a linear learner sees of the data, in units of scaled features."""
 
     public: Array
     """(d, public attributes), with attributes of unit variance."""
@@ -287,10 +279,9 @@ class Covariances:
 
 
 class SiftLearner(Protocol):
-    """What makes a sift from features and labels: `PPLS`, `LeacePLS` and their peers."""
+    """Makes a sift from features and labels: `PPLS`, `LeacePLS` and others."""
 
     sift_: Any
-    """The fitted `Sift`."""
 
     def fit(self, X: Any, public: ArrayLike, private: ArrayLike) -> Any:
         """Learn from features (n, d) and labels (n, attributes)."""
@@ -298,9 +289,8 @@ class SiftLearner(Protocol):
 
 
 class SiftEstimator(BaseEstimator):  # type: ignore[misc]
-    """The base of learners, after scikit-learn's conventions; `sift_` is all that an app needs.
-
-    A learner is not a promise: that a sift hides what it should is for verification to find out.
+    """The base of learners, after scikit-learn's conventions. Only verification tells whether `sift_` hides what it
+    should.
     """
 
     sift_: Sift
@@ -334,13 +324,11 @@ class LinearSiftLearner(SiftEstimator):
             raise InputError(f"n_components must be at least 1; got {self.n_components}.")
 
     def _needs_matrix(self, passes: bool) -> bool:
-        """Tell whether the d x d matrix must be kept, when there will be further `passes` over the data or not."""
         return not passes and self.n_components > 1
 
     def fit(self, X: Features, public: ArrayLike, private: ArrayLike) -> Self:
-        """Learn from features (n, d) and labels 1, 0 and -1 (unknown), each (n,) or (n, attributes).
-
-        Rows on which nobody knows an attribute are left out of that attribute's covariance, and of nothing else.
+        """Learn from features (n, d) and labels 1, 0 and -1 (unknown), each (n,) or (n, attributes). Rows on which an
+        attribute is unknown are left out of that attribute's covariance, and of nothing else.
         """
         return self.fit_stream(lambda: [(X, public, private)])
 
@@ -386,7 +374,6 @@ class LinearSiftLearner(SiftEstimator):
         return CrossProducts.like(*batch, gram=matrix)
 
     def _finish(self, products: CrossProducts, loading: Callable[[Array], Array]) -> Self:
-        """Scale the cross-products, find directions, and freeze them."""
         if products.samples <= self.n_components:
             raise InputError(f"{self.n_components} components need more samples than that; got {products.samples}.")
         products.refuse_one_sided()
@@ -421,7 +408,7 @@ class LinearSiftLearner(SiftEstimator):
 
 
 def _scales(deviation: Array, *, each: bool) -> tuple[Array, Array]:
-    """Return the scale of every feature and its inverse, 0 for features that never vary."""
+    """Scales and their inverses, 0 for features that never vary."""
     varies = deviation > 0
     if not varies.any():
         raise InputError("no feature varies. Are these really features of different pictures?")
@@ -468,7 +455,7 @@ class PPLS(LinearSiftLearner):
         return privacy_components(public, private, covariances.loading, self.n_components, self.privacy, size=size)
 
     def _combined(self, covariances: Array) -> Array:
-        """Return columns whose squares add up to the objective of section 7."""
+        """Columns whose squares add up to the objective of section 7."""
         if self.combine == "paper":
             return np.asarray(covariances.mean(axis=1, keepdims=True))
         return covariances / math.sqrt(covariances.shape[1])

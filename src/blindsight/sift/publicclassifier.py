@@ -1,10 +1,9 @@
 """Included mode: the platform ships the classifier too, and the app gets a label instead of numbers.
 
-Enev et al., "SensorSift", ACSAC 2012, section 3: for policies that are known in advance the platform itself turns
-sifted numbers into the public attribute. The classifier is data: a weight per number and a threshold, chosen for
-balanced accuracy. PubLoss (section 6.2) is what the sift costs: the balanced accuracy of the best classifier on raw
-features less that of this one, both on people neither has seen. The best is chosen on those very rows, which errs
-on the side of calling a sift worse than it is.
+Enev et al., "SensorSift", ACSAC 2012, section 3. The classifier is data: a weight per number and a threshold, chosen
+for balanced accuracy. PubLoss (section 6.2) is what the sift costs: the balanced accuracy of the best classifier on raw
+features less that of this one, both on people neither has seen. The best is chosen on those very rows, which errs on
+the side of calling a sift worse than it is.
 """
 
 import hashlib
@@ -47,11 +46,10 @@ class PublicClassifier:
 
     @property
     def pub_loss(self) -> float | None:
-        """What the sift costs the public attribute; None where the raw features were not at hand."""
+        """None where the raw features were not at hand."""
         return None if self.accuracy is None or self.raw is None else pub_loss(self.raw.accuracy, self.accuracy)
 
     def summary(self) -> dict[str, Any]:
-        """Return a hash of the numbers that decide its answers, and accuracies, as plain data."""
         numbers = self.mean.tobytes() + self.weights.tobytes() + np.float64(self.threshold).tobytes()
         return {
             "digest": hashlib.sha256(numbers).hexdigest(),
@@ -62,7 +60,7 @@ class PublicClassifier:
         }
 
     def measured(self, released: ArrayLike, labels: ArrayLike, raw: RawAccuracy | None = None) -> "PublicClassifier":
-        """Return the classifier with its balanced accuracy on these rows, beside that of the best raw classifier."""
+        """Return the classifier with its balanced accuracy on these rows, and that of the best raw classifier."""
         known, truth = _known(labels)
         return replace(self, accuracy=balanced_accuracy(truth, self.predict(np.asarray(released)[known])), raw=raw)
 
@@ -83,13 +81,12 @@ def _raw_logistic(seed: int) -> Any:
 
 
 RAW_CLASSIFIERS = (Attacker("logistic regression", _raw_logistic, "standardised"), PAPER[3])
-"""Those that read attributes off raw features best: a linear and a kernel classifier."""
+"""A linear and a kernel classifier: the best readers of raw features."""
 
 
 def best_raw_accuracy(
     train: NDArray[Any], train_labels: ArrayLike, test: NDArray[Any], test_labels: ArrayLike, *, random_state: int = 0
 ) -> RawAccuracy:
-    """Return how well the public attribute can be read off raw features: what PubLoss is measured from."""
     (learn, labels), (judge, truth) = _known(train_labels), _known(test_labels)
     guesses = (
         (peer.name, peer.attack(train[learn], labels, test[judge], seed=random_state)) for peer in RAW_CLASSIFIERS

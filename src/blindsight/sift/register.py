@@ -2,8 +2,8 @@
 
 *The guarantee.* What was recorded is on disk before the caller goes on, and a platform that starts again (or another
 process on the same records) knows all of it. Records are kept in a file, a `blindsight.dp.journal.Journal` that only
-grows, each line chained to the one before, mode 0600; or wherever somebody's `Records` keep them, as a service does in
-its log. They hold decisions and the size of releases; never a frame, a released number or anybody's private label.
+grows, each line chained to the one before, mode 0600; or in other `Records`, as a service does in its log. They hold
+decisions and the size of releases; never a frame, a released number or anybody's private label.
 
 | record | what it says |
 | --- | --- |
@@ -17,8 +17,8 @@ its log. They hold decisions and the size of releases; never a frame, a released
 
 A grant (one app may get one sift's release about one person) holds only while the person still hides nothing more than
 it was verified against, on the same verification rows, by the same verifier. Change any of these and it is suspended at
-once, without anybody having to act; only a new verification brings it back, or revokes it. So a platform that is killed
-between a change of preferences and the verification that must follow lets nothing out.
+once; only a new verification brings it back, or revokes it. So a platform that is killed between a change of
+preferences and the verification that must follow lets nothing out.
 """
 
 import hashlib
@@ -60,7 +60,6 @@ class Terms:
         object.__setattr__(self, "private", tuple(self.private))  # a list, where it was read
 
     def covers(self, private: tuple[str, ...], verification_set: str, verifiers: tuple[str, ...]) -> bool:
-        """Tell whether what was verified is still all that matters."""
         hidden = set(private) <= set(self.private)
         return hidden and self.verification_set == verification_set and self.verifier in verifiers
 
@@ -76,7 +75,7 @@ class Revocation:
 
 @dataclass(frozen=True)
 class Grant:
-    """Who gets what about whom, what was verified, and whether it still holds."""
+    """Who gets what about whom, and what was verified."""
 
     number: int
     person: str
@@ -85,14 +84,13 @@ class Grant:
     policy_version: int
     mode: Mode
     sift: str
-    """The digest of what is applied: of the platform's version of the app's sift."""
+    """The digest of what is applied: the platform's version of the app's sift."""
     pipeline: str
     budget: ReleaseBudget
     confidence: float
     """At which this sift was verified; the more was tried on the same rows, the higher it is."""
     terms: Terms
     report: Mapping[str, Any]
-    """The verification as plain data, with all attackers, seeds and hashes."""
     together: Mapping[str, Any] | None
     """The verification with all that other grants let out about this person; None where there were none."""
     time: str
@@ -157,21 +155,20 @@ class Records(Protocol):
 
 
 KINDS = ("person", "app", "try", "decision", "grant", "confirm", "revoke", "release", "verifier")
-"""Of records."""
 
 HEADER = {"format": "blindsight/sift-platform", "version": 1}
 
 
 @dataclass(frozen=True)
 class App:
-    """What an app asks for; `version` counts its changes of mind."""
+    """What an app asks for; `version` counts its changes."""
 
     public: tuple[str, ...]
     version: int
 
 
 class JournalRecords:
-    """Records in a file of their own; several that are added together are one line, so that nothing parts them."""
+    """Records in a file of their own; several that are added together are one line."""
 
     stale = False
 
@@ -210,10 +207,13 @@ class Register:
         self.people: dict[str, tuple[str, ...]] = {}
         self.apps: dict[str, App] = {}
         self.grants: dict[int, Grant] = {}
+        self._numbers: defaultdict[tuple[str | None, str | None], list[int]] = defaultdict(list)
+        self.verifiers = 0
+        """How often a change of verifier was recorded."""
         self.frames: Counter[int] = Counter()
         """Different frames released through each grant."""
         self.epsilons: defaultdict[int, float] = defaultdict(float)
-        """Epsilon of what each grant released that was drawn at random."""
+        """Epsilon of what each grant released by randomised response."""
         self.tries = Tries()
 
     @property
@@ -231,14 +231,11 @@ class Register:
             yield
 
     def record(self, kind: str, **data: Any) -> None:
-        """Write a record through to the disk and take it in; call it while `current`."""
+        """Write a record to disk and take it in; call it while `current`."""
         self.record_all(kind, [data])
 
     def record_all(self, kind: str, several: Iterable[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """Write records of one kind through to the disk, all or none, take them in, and return them as they are kept.
-
-        Call it while `current`.
-        """
+        """Write records of one kind to disk, all or none, and return them as they are kept; call it while `current`."""
         time = self._clock().astimezone(UTC).isoformat(timespec="seconds")
         given = [{"kind": kind, "time": time, **data} for data in several]
         records: list[dict[str, Any]] = json.loads(json.dumps(given, allow_nan=False))  # as a reader will see them
@@ -257,27 +254,28 @@ class Register:
             raise UnknownNameError("app", name, self.apps)
         return self.apps[name]
 
-    def live(self, person: str) -> tuple[Grant, ...]:
-        return tuple(grant for grant in self.grants.values() if grant.person == person and grant.live)
+    def of(self, person: str | None = None, app: str | None = None) -> Iterator[Grant]:
+        """Yield the grants about a person, to an app, or both; oldest first, found without looking at others."""
+        yield from (self.grants[number] for number in self._numbers.get((person, app), ()))
+
+    def live(self, person: str, app: str | None = None) -> tuple[Grant, ...]:
+        return tuple(grant for grant in self.of(person, app) if grant.live)
 
     def told(self, person: str) -> tuple[Grant, ...]:
         """Return a person's revoked grants through which something went out: it cannot be taken back."""
-        ended = (grant for grant in self.grants.values() if grant.person == person and not grant.live)
-        return tuple(grant for grant in ended if self.frames[grant.number])
+        return tuple(grant for grant in self.of(person) if not grant.live and self.frames[grant.number])
 
     def revoke(self, grant: Grant, reason: str, *, leaks: bool) -> Grant:
-        """Record the end of a grant, and return it as it is then."""
         self.record("revoke", grant=grant.number, reason=reason, leaks=leaks)
         return self.grants[grant.number]
 
     def frames_to(self, person: str, app: str) -> int:
         """Return how many different frames of a person an app got through all its grants, symbols that stay apart."""
-        mine = (grant for grant in self.grants.values() if (grant.person, grant.app) == (person, app))
-        return sum(self.frames[grant.number] for grant in mine if not grant.budget.permanent)
+        return sum(self.frames[one.number] for one in self.of(person, app) if not one.budget.permanent)
 
     def permanent(self, person: str, public: tuple[str, ...]) -> Grant | None:
         """Return the first grant of a person's symbol of this attribute that is live or has told it."""
-        mine = (grant for grant in self.grants.values() if (grant.person, grant.public) == (person, public))
+        mine = (grant for grant in self.of(person) if grant.public == public)
         return next((g for g in mine if g.budget.permanent and (g.live or self.frames[g.number])), None)
 
     def tried(self, question: str, rows: str, related: Iterable[str], **told: Any) -> float:
@@ -320,7 +318,11 @@ class Register:
         for number in replaces:
             reason = f"replaced by grant {data['number']}"
             self.grants[number] = replace(self.grants[number], revoked=Revocation(reason, time, leaks=False))
-        self.grants[data["number"]] = Grant.from_dict(data | {"time": time})
+        grant = Grant.from_dict(data | {"time": time})
+        if grant.number not in self.grants:
+            for key in ((None, None), (grant.person, None), (None, grant.app), (grant.person, grant.app)):
+                self._numbers[key].append(grant.number)
+        self.grants[grant.number] = grant
 
     def _take_confirm(self, grant: int, terms: dict[str, Any], report: Any, together: Any, **_: Any) -> None:
         confirmed = {"terms": Terms(**terms), "report": report, "together": together}
@@ -334,7 +336,7 @@ class Register:
         self.epsilons[grant] += epsilon
 
     def _take_verifier(self, **_: Any) -> None:
-        """Only for who reads the journal: grants name their own verifier."""
+        self.verifiers += 1  # grants name their own
 
 
 _LAST, _ROWS, _SYMBOLS = "blindsight/last-release.1", "blindsight/row-prints.1", "blindsight/permanent-symbols.1"
@@ -351,6 +353,8 @@ class SiftStore:
         self._symbols: dict[str, list[PermanentSymbol]] = {}
 
     def keep(self, sift: Sift) -> None:
+        if sift.digest in self._sifts:
+            return
         if self._folder is not None:
             save_sift(sift, self._sift_path(self._folder, sift.digest))
         self._sifts[sift.digest] = sift
@@ -380,7 +384,6 @@ class SiftStore:
         return self._last.get(grant)
 
     def keep_symbol(self, one: PermanentSymbol) -> None:
-        """Keep a person's permanent symbol for ever."""
         known = [*self.symbols(one.person), one]
         if self._folder is not None:
             document = {"symbols": [asdict(symbol) for symbol in known]}
@@ -388,13 +391,22 @@ class SiftStore:
         self._symbols[one.person] = known
 
     def symbols(self, person: str) -> list[PermanentSymbol]:
-        """Return all permanent symbols of a person, in the order in which they were drawn."""
+        """In the order in which they were drawn."""
         if self._folder is None or not (path := self._symbols_path(self._folder, person)).exists():
             return self._symbols.get(person, [])
         return [PermanentSymbol(**one) for one in read_arrays(path, _SYMBOLS)[0]["symbols"]]
 
+    def forget(self, person: str, grants: Iterable[int]) -> None:
+        """Delete what was released about a person: last releases of grants, and permanent symbols."""
+        self._symbols.pop(person, None)
+        gone = [] if self._folder is None else [self._symbols_path(self._folder, person)]
+        for grant in grants:
+            self._last.pop(grant, None)
+            gone += [] if self._folder is None else [self._last_path(self._folder, grant)]
+        for path in gone:
+            path.unlink(missing_ok=True)
+
     def keep_prints(self, digest: str, prints: RowPrints) -> None:
-        """Keep the hashes of the rows of a verification set for ever."""
         if self._folder is not None and not (path := self._folder / "rows" / f"{digest}.npz").exists():
             persons = {} if prints.persons is None else {"persons": prints.persons}
             document = {"pipeline": prints.pipeline}
@@ -402,7 +414,7 @@ class SiftStore:
         self._prints[digest] = prints
 
     def related(self, digest: str) -> set[str]:
-        """Return the digests of all verification sets with rows or persons in common with this one, itself included."""
+        """Digests of all verification sets with rows or persons in common with this one, itself included."""
         for path in [] if self._folder is None else (self._folder / "rows").glob("*.npz"):
             if path.stem not in self._prints:
                 document, arrays = read_arrays(path, _ROWS)

@@ -1,10 +1,9 @@
 """Sifts: what an app may see of a picture's features, and nothing else. A sift is data, never code.
 
-A sift can be applied, saved, named by its hash and verified. It holds plain numbers alone, checked when it is made and
-again when it is read from a file, so a platform can take one from an app it does not trust. What a sift *says* about a
-private attribute is another matter: only verification decides that.
-
-Enev et al., "SensorSift", ACSAC 2012, section 4, gives a new sample x the numbers z = ((x - mean) / scale) W:
+A sift holds plain numbers alone, checked when it is made and again when it is read from a file, so a platform can take
+one from an app it does not trust. What a sift *says* about a private attribute is another matter: only verification
+decides that. Enev et al., "SensorSift", ACSAC 2012, section 4, gives a new sample x the numbers z =
+((x - mean) / scale) W:
 
 | paper | here |
 | --- | --- |
@@ -66,7 +65,7 @@ _MOST_LEVELS = 1 << 16
 
 
 def blocks(rows: Any, cells: int = _CELLS) -> Iterator[tuple[slice, Any]]:
-    """Yield spans of rows and these rows: float32, or float64 where they are double or sparse; sparse stays sparse."""
+    """Yield spans and their rows: float32, or float64 where they are double or sparse; sparse stays sparse."""
     width = rows.nnz // rows.shape[0] + 1 if sparse.issparse(rows) else rows.shape[1]
     precision = np.float64 if rows.dtype == np.float64 or sparse.issparse(rows) else np.float32
     step = max(1, cells // width)
@@ -89,9 +88,8 @@ def finite_blocks(X: Features, dimension: int) -> Iterator[Floats]:
 
 @dataclass(frozen=True, eq=False)
 class Quantiser:
-    """Sorts each of `width` outputs into the same number of levels; `edges` (width, levels - 1) rise along rows.
-
-    Level i of output j means edges[j, i - 1] <= z < edges[j, i]: a quantiser can coarsen a number, never reshuffle it.
+    """Sorts each of `width` outputs into the same number of levels; `edges` (width, levels - 1) rise along rows. Level
+    i of output j means edges[j, i - 1] <= z < edges[j, i]: a quantiser can coarsen a number, never reshuffle it.
     """
 
     edges: Floats
@@ -135,13 +133,11 @@ class Sift(ABC):
     """A frozen function from features (n, d) to what is released, (n, width)."""
 
     kind: ClassVar[str]
-    """How files call this kind of sift."""
 
     name: str
-    """What people call it; decides nothing."""
 
     pipeline: str
-    """Fingerprint of the feature pipeline it belongs to; "" where nobody said."""
+    """Fingerprint of the feature pipeline it belongs to; "" where unknown."""
 
     kinds: ClassVar[dict[str, type["Sift"]]] = {}
 
@@ -169,7 +165,6 @@ class Sift(ABC):
         """Return all numbers that decide the release."""
 
     def document(self) -> dict[str, Any]:
-        """Return all settings that decide the release, as JSON."""
         return {"pipeline": self.pipeline}
 
     @classmethod
@@ -197,7 +192,7 @@ class Sift(ABC):
         return np.asarray(np.ravel_multi_index(tuple(self.apply(X).T), self.levels), dtype=np.int64)
 
     def check_pipeline(self, fingerprint: str) -> None:
-        """Refuse features of another pipeline: they would mean something else, and so would every verdict."""
+        """Refuse features of another pipeline."""
         if self.pipeline and self.pipeline != fingerprint:
             raise InputError(
                 f"this sift belongs to feature pipeline {self.pipeline!r}, these features come from "
@@ -232,8 +227,6 @@ def load_sift(path: AnyPath) -> Sift:
 
 
 class _NumberSift(Sift):
-    """Real numbers, rounded by the quantiser if there is one."""
-
     quantiser: Quantiser | None
 
     @abstractmethod
@@ -262,10 +255,9 @@ def _quantiser(arrays: Arrays) -> Quantiser | None:
 
 @dataclass(frozen=True, eq=False)
 class LinearSift(_NumberSift):
-    """z = ((x - mean) / scale) matrix, rounded by the quantiser if there is one.
-
-    `mean` and `scale` have one number per feature, `matrix` is (features, width). Numbers are kept as float32: what is
-    stored is what is applied. Matrices with huge, denormal or non-finite weights are refused.
+    """z = ((x - mean) / scale) matrix, rounded by the quantiser if there is one. `mean` and `scale` have one number per
+    feature, `matrix` is (features, width). Numbers are kept as float32: what is stored is what is applied. Matrices
+    with huge, denormal or non-finite weights are refused.
     """
 
     mean: Floats
@@ -319,10 +311,8 @@ class LinearSift(_NumberSift):
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """A learned network as plain arrays, applied with numpy alone, whatever library trained it.
-
-    x becomes (x - mean) / scale, then x @ weight + bias layer by layer with max(0, x) between; the last layer is left
-    as it is. `mean` and `scale` have one number per feature; `weights[k]` is (inputs, outputs), `biases[k]` (outputs,).
+    """A network as plain arrays, applied with numpy alone: (x - mean) / scale, then x @ weight + bias layer by layer
+    with max(0, x) between. `weights[k]` is (inputs, outputs), `biases[k]` (outputs,).
     """
 
     mean: Floats
@@ -345,7 +335,6 @@ class Layers:
 
     @property
     def dimension(self) -> int:
-        """How many features it takes."""
         return len(self.mean)
 
     @property
@@ -376,10 +365,8 @@ class Layers:
 
     @classmethod
     def side_by_side(cls, networks: Sequence[Self]) -> Self:
-        """Return one network that gives the outputs of all, in order; they share mean and scale.
-
-        Networks with fewer layers than the deepest (no hidden layer at all: a linear model) are carried along as x =
-        max(0, x) - max(0, -x).
+        """Return one network that gives the outputs of all, in order; they share mean and scale. Networks with fewer
+        layers than the deepest (a linear model has one) are carried along as x = max(0, x) - max(0, -x).
         """
         depth = max(len(network.weights) for network in networks)
         levelled = [network._deepened(depth) for network in networks]
@@ -389,7 +376,6 @@ class Layers:
         return cls(networks[0].mean, networks[0].scale, tuple(weights), biases)
 
     def _deepened(self, depth: int) -> Self:
-        """Return the same function with so many layers."""
         weights, biases = list(self.weights), list(self.biases)
         while len(weights) < depth:
             last, bias, one = weights.pop(), biases.pop(), np.eye(self.width, dtype=np.float32)
@@ -432,10 +418,8 @@ class LayeredSift(_NumberSift):
 
 @dataclass(frozen=True, eq=False)
 class SymbolSift(Sift):
-    """symbol = argmax of sigmoid(layers(x)) @ matrix + offset, read as `reading` says: bits, or one number.
-
-    The features become probabilities of attributes, the probabilities one score per symbol, and the symbol with the
-    highest score is released. `matrix` is (outputs of the layers, symbols), `offset` (symbols,).
+    """symbol = argmax of sigmoid(layers(x)) @ matrix + offset, read as `reading` says: bits, or one number. `matrix` is
+    (attributes, symbols), from probabilities to scores.
     """
 
     layers: Layers
@@ -498,17 +482,15 @@ def natural_units(sift: Sift) -> NDArray[np.float64]:
 
 
 def without_overflow(outputs: Floats) -> Floats:
-    """Return outputs (n, width) with zeros for every row in which a number overflowed.
-
-    An error would be one more symbol, which depends on the picture and which nobody counted: an app could make a sift
-    overflow exactly where somebody smiles. So such rows get the release that zeros get, on verification rows too.
+    """Return outputs (n, width) with zeros for every row in which a number overflowed, on verification rows too. An
+    error would be one more symbol that nobody counted: an app could make a sift overflow exactly where somebody smiles.
     """
     outputs[~np.isfinite(outputs).all(axis=1)] = 0
     return outputs
 
 
 def without_negligible(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the matrix with weights below a millionth of their column's largest set to zero: rounding, not signal."""
+    """Return the matrix with weights below a millionth of their column's largest set to zero."""
     size = np.abs(matrix)
     return np.where(size * HUGE < size.max(axis=0), 0.0, matrix)
 
@@ -519,7 +501,6 @@ def _freeze(owner: Any, *parts: str) -> None:
 
 
 def _frozen(numbers: ArrayLike, part: str) -> Floats:
-    """Return a read-only float32 copy of finite numbers of sane size."""
     with np.errstate(over="ignore", invalid="ignore"):
         array = np.array(numbers, dtype=np.float32)
     if not (np.abs(array) <= LARGEST).all():
@@ -534,7 +515,6 @@ def _check_scale(scale: Floats) -> None:
 
 
 def _check_weights(matrix: Floats) -> None:
-    """Refuse denormal or otherwise vanishing weights, and columns in which one weight dwarfs the others."""
     for j, column in enumerate(np.abs(matrix.T)):
         weights = column[column > 0]
         if not weights.size:

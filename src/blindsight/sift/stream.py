@@ -40,7 +40,6 @@ from blindsight.sift.verify import Verifier
 from blindsight.validation import check_shape
 
 FRAMES = 10
-"""The paper's window."""
 
 Then = Literal["refuse", "repeat", "permanent"]
 Reading = Literal["concatenated", "mean"]
@@ -60,25 +59,23 @@ class Windows:
         return int(self.rows.shape[1])
 
     def concatenated(self, released: NDArray[Any]) -> NDArray[Any]:
-        """Return what is released of each window, one frame after the other, (windows, frames * K)."""
         return released[self.rows].reshape(len(self), -1)
 
     def mean(self, released: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the mean of what is released of each window, (windows, K): noise averages out, attributes stay."""
         return np.asarray(released[self.rows].mean(axis=1, dtype=np.float64))
 
     def labels(self, column: Labels) -> Labels:
-        """Return the label that all frames of a window share; unknown where they differ."""
+        """The label that all frames of a window share; unknown where they differ."""
         labels = column[self.rows]
         return np.where((labels == labels[:, :1]).all(axis=1), labels[:, 0], UNKNOWN).astype(np.int8)
 
     def questions(self, columns: Mapping[str, Labels]) -> tuple[dict[str, Labels], list[tuple[str, ...]]]:
-        """Return what must be kept of each window, labels by question, and which questions are about the same frame.
+        """Return the labels of each window by question, and which questions are about the same frame.
 
         An attribute that never changes within a window is one question. Of a momentary one, such as smiling, every
         frame's own label is a question, given the whole window, and once more in those windows alone in which it
-        changes: two frames tell their difference. Of more than four frames the first, the middle and the last are
-        asked about.
+        changes: two frames tell their difference. Of more than four frames only the first, middle and last are asked
+        about.
         """
         frames = range(self.frames) if self.frames <= 4 else (0, self.frames // 2, self.frames - 1)
         asked: dict[str, Labels] = {}
@@ -100,14 +97,12 @@ class Windows:
         return asked, groups
 
     def first(self, per_row: NDArray[Any]) -> NDArray[Any]:
-        """Return what is known of each window's first frame, such as who is on it."""
         return per_row[self.rows[:, 0]]
 
 
 def windows(sequences: ArrayLike, frames: int = FRAMES) -> Windows:
-    """Cut every sequence, in the order of its rows, into windows of so many frames; what is left over is dropped.
-
-    `sequences` has a name or number per row: a video, or simply the person where all that is known is who is on it.
+    """Cut every sequence, in the order of its rows, into windows of this many frames; what is left over is dropped.
+    `sequences` names the video of each row, or the person where only that is known.
 
     >>> windows(["a", "b", "a", "a", "b", "a", "a"], frames=2).rows.tolist()
     [[0, 2], [3, 5], [1, 4]]
@@ -130,7 +125,7 @@ def windows(sequences: ArrayLike, frames: int = FRAMES) -> Windows:
 
 @dataclass(frozen=True)
 class FrameLeak:
-    """What so many frames of one person tell, read one beside the other or as their mean."""
+    """What several frames of one person tell, concatenated or as their mean."""
 
     frames: int
     reading: Reading
@@ -175,10 +170,8 @@ def leak_over_frames(
 
 @dataclass(frozen=True)
 class ReleaseBudget:
-    """At most `frames` different releases about one person to one app: the window that was verified.
-
-    Then the app is refused, or gets its last release again and again, which tells it nothing new. What is "permanent"
-    is one symbol, smoothed over so many frames, the same for ever.
+    """At most `frames` different releases about one person to one app: the window that was verified. Then the app is
+    refused, or gets its last release again, which tells it nothing new. "permanent" is one smoothed symbol for ever.
     """
 
     frames: int = 1
@@ -192,7 +185,6 @@ class ReleaseBudget:
 
     @property
     def permanent(self) -> bool:
-        """Whether it is one symbol that stays."""
         return self.then == "permanent"
 
     def fresh(self, used: int, asked: int) -> int:
@@ -213,19 +205,18 @@ class ReleaseBudget:
 
 
 def smoothed(sift: Sift, X: Features, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return for every row of indices (persons, frames) the symbol that most of these pictures give."""
+    """For every row of indices (persons, frames) the symbol that most of these pictures give."""
     given = sift.symbols(X)[rows]
     counts = np.stack([(given == symbol).sum(axis=1) for symbol in range(sift.alphabet or 0)], axis=1)
     return np.asarray(counts.argmax(axis=1), dtype=np.int64)
 
 
 def certain(sift: Sift) -> Sift:
-    """Return the sift before symbols are drawn at random: the same question must have the same answer."""
+    """The sift before symbols are drawn at random: the same question must have the same answer."""
     return sift.certain if isinstance(sift, PersonalSift) else sift
 
 
 def changes(labels: Labels, persons: NDArray[Any]) -> bool:
-    """Tell whether some person has an attribute on one picture and lacks it on another."""
     known = labels >= 0
     numbers = np.unique(persons[known], return_inverse=True)[1]
     yes = np.bincount(numbers, labels[known])
@@ -244,11 +235,10 @@ class PermanentSymbol:
 
 
 class PermanentSymbols:
-    """Every person's symbols of `unchanging` attributes, each drawn once.
+    """Every person's symbols of `unchanging` attributes, each drawn once, whatever is revoked or enrolled again.
 
     `keep` stores one for ever, before anybody has it: where it raises nothing goes out. `known` returns all that were
-    ever kept of a person, in their order, also by other processes. Revocation and re-enrolment change nothing here.
-    Whoever stores them gives these two functions, and sees to it that one symbol is drawn at a time.
+    ever kept of a person, in their order, also by other processes. The caller must draw one symbol at a time.
     """
 
     def __init__(
@@ -261,7 +251,6 @@ class PermanentSymbols:
         self._keep, self._known = keep, known
 
     def check(self, attributes: Sequence[str], sift: Sift) -> None:
-        """Refuse a symbol of several attributes, of one that may change, or of a sift that lets out real numbers."""
         if len(attributes) != 1:
             raise InputError(f"a permanent symbol tells one attribute; got {' and '.join(attributes)}.")
         if attributes[0] not in self.unchanging:
@@ -277,9 +266,8 @@ class PermanentSymbols:
     def symbol(
         self, person: str, attribute: str, sift: Sift, frames: Callable[[], Features], *, another: bool = False
     ) -> PermanentSymbol:
-        """Return the person's symbol, whichever app asks; frames are looked at only where there is none yet.
-
-        With `another` the symbol of this very sift is returned, a further charge where it was not drawn before.
+        """Return the person's symbol, whichever app asks; frames are looked at only where there is none yet. With
+        `another` the symbol of this very sift is returned, a further charge where it was not drawn before.
         """
         self.check([attribute], sift)
         for one in self.charges(person):

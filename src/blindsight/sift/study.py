@@ -1,8 +1,4 @@
-"""What one policy comes to: attackers before and after sifting, the trade-off, where attributes are seen, the matrix.
-
-A `SiftResult` is all that a report shows. `study_sift` makes it for a sift that was fitted to one's own pictures,
-`sift_demo` for a policy on features that are there already.
-"""
+"""What one policy comes to: attackers before and after sifting, the trade-off, regions, the matrix of policies."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -43,7 +39,6 @@ METHODS: Mapping[MethodName, str] = {
     "symbol": "Symbols",
     "adversarial": "Adversarial network",
 }
-"""The learners of sifts, and what people call them."""
 
 _AVERAGED = 300  # pictures of the average face
 _DIMENSIONS = 100  # features of the demo: of principal components the first, which carry more than noise
@@ -55,7 +50,7 @@ def words(attribute: str) -> str:
 
 
 class Guess(NamedTuple):
-    """Who guesses what is private, how often that is right, and how sure this is."""
+    """A guess of a private attribute: by whom, its balanced accuracy and interval."""
 
     who: str
     accuracy: float
@@ -63,7 +58,7 @@ class Guess(NamedTuple):
 
 
 def guesses(found: Verification, *, several: bool = False) -> list[Guess]:
-    """Return a row per attacker, and one for every attacker there can be where that is certified."""
+    """Return a row per attacker, and one for all attackers where that is certified."""
     rows = [
         Guess(f"{r.attacker}: {words(r.attribute)}" if several else r.attacker, r.balanced_accuracy, r.interval)
         for r in found.results
@@ -75,7 +70,7 @@ def guesses(found: Verification, *, several: bool = False) -> list[Guess]:
 
 
 def best_guess(found: Verification) -> float:
-    """Return the best guess: of those that were tried, or of anybody where that could be counted."""
+    """Of those that were tried, or of anybody where that is certified."""
     return 0.5 + max([found.priv_loss, *(one.estimate for one in found.certificates)])
 
 
@@ -88,22 +83,18 @@ class SiftResult:
     raw: Mapping[str, float]
     """Balanced accuracy on each public attribute from raw features."""
     before: Verification
-    """Attacks on raw features."""
     sifted: Sequence[Sifted]
     faces: NDArray[np.uint8] | None = field(default=None, repr=False)
     """Some pictures that no sift was made from: with and without the public attribute, the private one first."""
     received: Sequence[Released] = field(default=(), repr=False)
     """What an app receives of those pictures, from each of `sifted`."""
     average: NDArray[np.uint8] | None = field(default=None, repr=False)
-    """The average picture, behind the maps of regions."""
     regions: Mapping[str, PixelRegions] = field(default_factory=dict)
-    """Where attributes are seen in a picture, and where sifts look."""
     trade_off: TradeOff | None = None
     matrix: PolicyMatrix | None = None
 
     @property
     def threshold(self) -> float:
-        """What an attacker may gain over a blind guess."""
         return self.before.setting.threshold
 
     def to_dict(self) -> dict[str, Any]:
@@ -126,7 +117,6 @@ class SiftResult:
         }
 
     def consent(self, one: Sifted) -> str:
-        """Return the sentence that a person would read about one of the sifts."""
         found = one.found
         return consent_sentence(
             self.policy.name or "X",
@@ -151,7 +141,6 @@ class SiftResult:
         trade_off: TradeOff | None = None,
         matrix: PolicyMatrix | None = None,
     ) -> Self:
-        """Gather what a trial on the rows of a dataset tells, with some pictures if there are any."""
         check = policy.check(trial.data.labels, leak_cap=trial.verifier.threshold)
         faces, received, average = None, [], None
         if dataset.images is not None:
@@ -168,10 +157,7 @@ class SiftResult:
 def make_learner(
     method: MethodName, pipeline: FeaturePipeline, *, components: int, privacy: float | None, verifier: Verifier
 ) -> SiftLearner:
-    """Return what makes a sift of features of this pipeline that shall pass the verifier; `privacy` is by default 1.
-
-    Principal components keep their own scale, or little more than two would exist.
-    """
+    """`privacy` is by default 1. Principal components keep their own scale, or little more than two would exist."""
     scale, seed = not isinstance(pipeline, PixelFeatures), verifier.random_state
     if method in ("leace", "symbol"):
         if privacy is not None:
@@ -198,8 +184,8 @@ def verify_fitted(
 ) -> tuple[Sift, Verification]:
     """Attack a sift on those rows that it was not made from; return the version that was judged, and what was found.
 
-    Judged is the platform's version (the same span, rounded, with nowhere to hide anything), or the sift `as_is`. With
-    `personal` its symbols are drawn by randomised response with this epsilon whenever it is applied (`PersonalSift`).
+    Judged is the platform's version (`harden.prepare`), or the sift `as_is`. With `personal` its symbols are drawn by
+    randomised response with this epsilon whenever it is applied (`PersonalSift`).
     """
     label_columns(dataset, private)  # an unknown attribute is named before any work is done
     unseen = dataset.take(given.unseen(dataset))
@@ -227,7 +213,7 @@ def study_sift(
     *,
     progress: Progress = silent,
 ) -> SiftResult:
-    """Measure what stands beside a fitted sift: the trade-off of PPLS, and where in a picture attributes are seen."""
+    """Measure the trade-off of PPLS, and where in a picture attributes are seen."""
     data, curves, regions = trial.data, None, {}
     if isinstance(learner, PPLS):
         numbers = sorted({1, 2, 5, learner.n_components, 2 * learner.n_components})
@@ -254,7 +240,7 @@ def sift_demo(
     """Try one policy with PPLS and with certified symbols, in a few seconds, on features that are there already.
 
     `features` are principal components, the strongest first; with the `pipeline` they come from, maps show where the
-    attributes are seen. `others` stand beside the two attributes in the matrix of policies.
+    attributes are seen. `others` join the two attributes in the matrix of policies.
     """
     policy = Policy((public,), (private,), name="Smile camera")
     names = (public, private, *others)
@@ -289,7 +275,6 @@ def most_even(dataset: Dataset) -> tuple[str, ...]:
 
 
 def _symbols(trial: Trial, policy: Policy) -> Sift:
-    """Return a sift of two symbols, made from logistic regressions alone."""
     made_from, sides, seed = trial.developer, trial.sides(policy), trial.verifier.random_state
     posteriors = fit_posteriors(
         made_from.features, np.hstack(sides), persons=made_from.persons, networks=False, random_state=seed
@@ -299,7 +284,7 @@ def _symbols(trial: Trial, policy: Policy) -> Sift:
 
 
 def _telling(dataset: Dataset, policy: Policy, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a row with each combination of the first public and private attribute, as far as there are such rows."""
+    """A row with each combination of the first public and private attribute, as far as there are such rows."""
     told, hidden = (dataset.attribute(side[0])[rows] for side in (policy.public, policy.private))
     found = [np.flatnonzero((told == a) & (hidden == b)) for a in (1, 0) for b in (1, 0)]
     return np.array([rows[places[len(places) // 2]] for places in found if places.size], dtype=np.int64)

@@ -24,16 +24,16 @@ The best q solves a linear program over the rows; by complementary slackness it 
 
     s(x) = argmax over s of  reward_s(x) - sum_j mu_sj g-_j(x),
 
-with the multipliers mu of the caps, which are all that is kept. For one public bit and one private attribute this
-reads u = 1[g+ - mu g- > 0]: a threshold other than 0 would not help, since accuracies are balanced. Several public bits
-are released together and each counts the same. One public attribute with 4 to 32 symbols is released with how sure it
-is: steps along g+, of which the middle one at 0 decides between yes and no.
+with the multipliers mu of the caps, which are all that is kept. For one public bit and one private attribute this reads
+u = 1[g+ - mu g- > 0]: a threshold other than 0 would not help, since accuracies are balanced. Several public bits are
+released together and each counts the same. One public attribute with 4 to 32 symbols is released with its certainty:
+steps along g+, of which the middle one at 0 decides between yes and no.
 
-Probabilities are calibrated, and for every row those of a model that never saw it: rows are divided into `FOLDS` parts,
-persons kept together, and for each part a model is fitted to the others. The models together are the ensemble that is
-kept. Which kind (a logistic regression, or a small network) and how strongly its weights are drawn to zero is decided
-by the log-likelihood on the first part. The cap is met on held-out rows, with a margin for two things that verification
-will add: the certificate's own distance from its estimate, and the luck of the draw.
+Probabilities are calibrated, and cross-fitted: rows are divided into `FOLDS` parts, persons kept together, and for each
+part a model is fitted to the others. The models together are the ensemble that is kept. The kind (a logistic
+regression, or a small network) and its weight decay are chosen by the log-likelihood on the first part. The cap is met
+on held-out rows, with a margin for two things that verification will add: the certificate's own distance from its
+estimate, and the luck of the draw.
 """
 
 import math
@@ -73,7 +73,6 @@ from blindsight.validation import check_shape
 
 FOLDS = 4
 FEWEST = 20
-"""Rows of either kind that an attribute needs."""
 
 Array = NDArray[np.float64]
 
@@ -101,7 +100,6 @@ class Posteriors:
         return np.stack(columns, axis=1)
 
     def select(self, attributes: Sequence[int]) -> "Posteriors":
-        """Return the models of these attributes alone: what was learned once serves many policies."""
         return Posteriors(tuple(self.networks[i] for i in attributes), self.held_out[:, list(attributes)])
 
 
@@ -115,10 +113,8 @@ def fit_posteriors(
     random_state: int = 0,
     progress: Progress = silent,
 ) -> Posteriors:
-    """Learn P(attribute | x) from features (n, d) and labels 1, 0, -1 (unknown), a column per attribute.
-
-    `names` are what messages call the attributes. Without `networks` only logistic regressions are tried: a small part
-    of the time.
+    """Learn P(attribute | x) from features (n, d) and labels 1, 0, -1 (unknown), a column per attribute. `names` are
+    for messages. Without `networks` only logistic regressions are tried: a small part of the time.
     """
     rows = check_shape(X)
     columns = check_labels(labels, rows.shape[0])
@@ -139,7 +135,6 @@ def fit_posteriors(
 
 
 Weights = tuple[tuple[Floats, ...], tuple[Floats, ...]]
-"""Weights and biases of a model on scaled features."""
 
 _Fit = Callable[[Floats, Labels, int], Weights]
 
@@ -147,7 +142,7 @@ _Fit = Callable[[Floats, Labels, int], Weights]
 def _fit_one(
     X: Floats, labels: Labels, persons: ArrayLike | None, networks: bool, random_state: int
 ) -> tuple[list[Weights], Array]:
-    """Return a model per fold and the probabilities of every row by the model that did not see it."""
+    """A model per fold and the probabilities of every row by the model that did not see it."""
     folds = split(labels, (1 / FOLDS,) * FOLDS, persons=persons, random_state=random_state)
     seeds = science(random_state).integers(2**31, size=FOLDS)
     learned: list[Weights] = []
@@ -166,7 +161,7 @@ def _fit_one(
 def _best_kind(
     X: Floats, labels: Labels, rest: NDArray[np.int64], fold: NDArray[np.int64], networks: bool, seed: int
 ) -> tuple[_Fit, Weights]:
-    """Return the kind of model that explains the labels of the fold best when fitted to the rest, and that model."""
+    """The kind of model that explains the fold best when fitted to the rest, and that model."""
     known = fold[labels[fold] >= 0]
     families = (_logistic, _network) if networks and len(rest) >= _ROWS_FOR_NETWORKS else (_logistic,)
     kinds: list[_Fit] = [partial(family, penalty=penalty) for family in families for penalty in _PENALTIES]
@@ -202,7 +197,7 @@ def _log_loss(labels: Labels, probabilities: Array) -> float:
 
 
 def _units(X: Floats) -> tuple[Floats, Floats]:
-    """Return mean and scale of every feature; features that hardly vary keep a typical scale."""
+    """Mean and scale of every feature; features that hardly vary keep a typical scale."""
     deviation = X.std(axis=0, dtype=np.float64)
     typical = float(np.sqrt(np.mean(deviation**2)))
     if not typical > 0:
@@ -233,11 +228,10 @@ def symbol_rule(
 ) -> SymbolRule:
     """Return the best rule whose best attacker gains at most `leak` on each private attribute.
 
-    With `differ` (n, pairs), the probabilities that two private attributes differ (`pairs_of`), it gains no more on any
-    question about two of them; the rule's matrix then has a row for each of these, too.
-
-    `public` (n, p) and `private` (n, k) are probabilities of the same rows. Without `symbols` there is one bit per
-    public attribute; one attribute alone may have 2, 4, 8, 16 or 32 symbols.
+    `public` (n, p) and `private` (n, k) are probabilities of the same rows. With `differ` (n, pairs), the probabilities
+    that two private attributes differ (`pairs_of`), it gains no more on any question about two of them; the rule's
+    matrix then has a row for each of these, too. Without `symbols` there is one bit per public attribute; one attribute
+    alone may have 2, 4, 8, 16 or 32 symbols.
     """
     check_leak_cap(leak)
     slopes, offset, levels = _rewards(public, symbols)
@@ -251,12 +245,12 @@ def symbol_rule(
 
 
 def pairs_of(attributes: int) -> list[tuple[int, int]]:
-    """Return every two of so many attributes, in the order of the columns of `differ`."""
+    """Every two attributes, in the order of the columns of `differ`."""
     return list(combinations(range(attributes), 2))
 
 
 def cells_of(private: Labels, fewest: int) -> Labels:
-    """Return labels (n, columns) that tell two cells of two attributes apart, each with so many rows: 1, 0, or -1."""
+    """Labels (n, columns) that tell two cells of two attributes apart, each with `fewest` rows: 1, 0, or -1."""
     columns = [np.zeros((len(private), 0), dtype=np.int8)]
     for i, j in pairs_of(private.shape[1]):
         known = (private[:, [i, j]] >= 0).all(axis=1)
@@ -279,13 +273,13 @@ def leak_of(symbols: NDArray[np.int64], labels: Labels) -> float:
 
 
 def _affine(probabilities: Array) -> tuple[Array, Array]:
-    """Return slope and centre of g(eta) = slope (eta - centre) per attribute."""
+    """Slope and centre of g(eta) = slope (eta - centre) per attribute."""
     centre = np.clip(probabilities.mean(axis=0), 1e-6, 1 - 1e-6)
     return 1 / (centre * (1 - centre)), centre
 
 
 def _cells(private: Array, hidden: Array) -> tuple[Array, Array]:
-    """Return the map from probabilities to what is capped, hidden @ turn + shift: attributes, or cells of two."""
+    """The map from probabilities to what is capped, hidden @ turn + shift: attributes, or cells of two."""
     k = private.shape[1]
     steepness, centre = _affine(private)
     turn, shift = [np.vstack([np.diag(steepness), np.zeros((hidden.shape[1] - k, k))])], [-centre * steepness]
@@ -306,7 +300,7 @@ def _gains(probabilities: Array) -> Array:
 
 
 def _rewards(public: Array, symbols: int | None) -> tuple[Array, Array, tuple[int, ...]]:
-    """Return slopes (p, m) and offsets (m,) of the rewards, slopes' g+ - offset, and how symbols read."""
+    """Slopes (p, m) and offsets (m,) of the rewards, slopes' g+ - offset, and how symbols read."""
     bits = public.shape[1]
     count = 1 << bits if symbols is None else symbols
     allowed = (2, 4, 8, 16, 32) if bits == 1 else (1 << bits,)
@@ -326,7 +320,7 @@ def _rewards(public: Array, symbols: int | None) -> tuple[Array, Array, tuple[in
 
 
 def _multipliers(rewards: Array, gains: Array, leak: float) -> Array:
-    """Return mu (private, symbols): the prices of the caps at the optimum of the linear program."""
+    """mu (private, symbols): the prices of the caps at the optimum of the linear program."""
     (n, m), k = rewards.shape, gains.shape[1]
     every = -(-n * m // _CELLS)
     rewards, gains = rewards[::every], gains[::every] - gains[::every].mean(axis=0)
@@ -356,9 +350,9 @@ _ROWS_TO_VERIFY = 1.5  # verification rows per row that a sift is made from: 60%
 class SymbolLearner(SiftEstimator):
     """Fits a `SymbolSift` whose certified leak should stay within `leak`.
 
-    `symbols` is 2 to the number of public attributes (1 to 5 of them) unless told; one attribute may also be released
+    `symbols` is by default 2 to the number of public attributes (1 to 5 of them); one attribute may also be released
     with 4, 8, 16 or 32 degrees of certainty. `confidence` is that of the certificate, `rows` on how many independent
-    rows (persons, where they have several pictures) it will be counted: 1.5 for each of `fit`, unless told.
+    rows (persons, where they have several pictures) it will be counted: by default 1.5 for each of `fit`.
     """
 
     sift_: SymbolSift
@@ -401,10 +395,9 @@ class SymbolLearner(SiftEstimator):
     def fit_posteriors(
         self, posteriors: Posteriors, public: ArrayLike, private: ArrayLike, *, persons: ArrayLike | None = None
     ) -> Self:
-        """Choose the rule for probabilities that were learned before, of the public attributes and then the private.
-
-        Where those of every two private attributes to differ follow (`pairs_of`), any question about two of
-        them is capped, not only each by itself.
+        """Choose the rule for probabilities learned before: of the public attributes, the private ones, and optionally
+        of every two private ones to differ (`pairs_of`): then any question about two of them is capped, not only each
+        by itself.
         """
         self._check_parameters()
         rows = len(posteriors.held_out)
@@ -457,7 +450,7 @@ class SymbolLearner(SiftEstimator):
         return max(0.0, self.leak - margin)
 
     def _best_rule(self, held_out: Array, public: int, private: Labels, single: int | None = None) -> SymbolRule:
-        """Return the rule of the largest cap at which held-out labels show no more than the target."""
+        """The rule of the largest cap at which held-out labels show no more than the target."""
         told, hidden = held_out[:, :public], held_out[:, public:single]
         differ = None if single is None else held_out[:, single:]
 
@@ -487,7 +480,6 @@ def _worst_leak(symbols: NDArray[np.int64], private: Labels) -> float:
 
 
 def _accuracies(symbols: NDArray[np.int64], public: Labels, levels: tuple[int, ...]) -> tuple[float, ...]:
-    """Return how often the release, read as yes or no, is right about each public attribute."""
     numbers = np.stack(np.unravel_index(symbols, levels), axis=1)
     says_yes = numbers >= np.array(levels) / 2
     pairs = ((column, says_yes[:, i]) for i, column in enumerate(public.T))
@@ -495,7 +487,7 @@ def _accuracies(symbols: NDArray[np.int64], public: Labels, levels: tuple[int, .
 
 
 def _freeze(rule: SymbolRule, posteriors: Posteriors, pipeline: str) -> SymbolSift:
-    """Return the sift of a rule; models of attributes that decide nothing are left out."""
+    """Models of attributes that decide nothing are left out."""
     used = [i for i, row in enumerate(rule.matrix) if np.ptp(row) > 0]
     networks = [network for i in used for network in posteriors.networks[i]]
     shares = [rule.matrix[i] / len(posteriors.networks[i]) for i in used for _ in posteriors.networks[i]]

@@ -6,11 +6,9 @@ paper does not say who fits on what. Here two fifths of the rows are the develop
 classifiers and attackers learn from one half and are judged by the other; where persons are known nobody is on two
 sides. Accuracies are balanced.
 
-`trade_off` draws Figure 3: accuracies of public and private attributes as K grows, for each lambda. PPLS finds its
-directions one after the other, so the sift of K numbers is the first K columns of any longer one: one fit per lambda is
-enough. `compare_sifts` puts every method side by side. Who takes the best of many verdicts takes the luckiest as well,
-so each is given with so much confidence that *all* of them hold together (Bonferroni): the best row may be chosen by
-looking.
+`trade_off` draws Figure 3: accuracies of public and private attributes as K grows, for each lambda. The PPLS sift of K
+numbers is the first K columns of any longer one, so one fit per lambda is enough. The verdicts of `compare_sifts` hold
+*all* together (Bonferroni), so the best row may be chosen by looking.
 """
 
 import copy
@@ -58,7 +56,7 @@ _FEW = 256  # symbols that are told as such
 _QUICK = ("linear SVM, balanced and tuned", "kernel screen, tuned", "gradient boosting, tuned")
 
 QUICK: tuple[Attacker, ...] = tuple({one.name: one for one in MODERN}[name] for name in _QUICK)
-"""Three attackers that together read nearly what all read, at a small part of the cost: for many policies at once."""
+"""Three attackers that together read nearly what all read, at a small part of the cost."""
 
 QUICK_VERIFIER = Verifier(QUICK, stop_early=False, cross_fitted=0)
 """Lets every quick attacker have its turn, so that PrivLoss is that of the best."""
@@ -81,7 +79,6 @@ class Sifted:
 
     @property
     def found(self) -> Verification:
-        """The verification, where there is a sift."""
         if self.verification is None:
             raise InputError(f"{self.name} has no sift: {self.problem}")
         return self.verification
@@ -92,17 +89,14 @@ class Sifted:
 
     @property
     def numbers(self) -> int | None:
-        """How many numbers are let out, None for the raw features."""
         return None if self.sift is None else self.sift.width
 
     @property
     def alphabet(self) -> int | None:
-        """How many different releases there can be; None where they are real numbers."""
         return None if self.sift is None else self.sift.alphabet
 
     @property
     def lets_out(self) -> str:
-        """In words what an app receives of a picture."""
         if self.sift is None:
             return "-" if self.problem else "everything"
         if self.alphabet is not None and self.alphabet <= _FEW:
@@ -115,7 +109,6 @@ class Sifted:
 
     @property
     def priv_loss(self) -> float:
-        """What the best attacker gained over a blind guess, by balanced accuracy."""
         return math.nan if self.verification is None else self.verification.priv_loss
 
     @property
@@ -152,13 +145,13 @@ class Sifted:
 
 
 def best(rows: Iterable[Sifted]) -> Sifted | None:
-    """Return the accepted sift of the lowest PubLoss, of equals the one that lets out least; None if there is none."""
+    """The accepted sift of the lowest PubLoss, of equals the one that lets out least; None if there is none."""
     accepted = [row for row in rows if row.sift is not None and row.verdict == "accept"]
     return min(accepted, key=lambda row: (row.pub_loss, row.alphabet or math.inf, row.numbers), default=None)
 
 
 def divide_rows(rows: int, persons: ArrayLike | None, random_state: int) -> tuple[Indices, Indices]:
-    """Return the rows that sifts (and features that learn) are made from, and those that they are judged by."""
+    """The rows that sifts (and features that learn) are made from, and those that they are judged by."""
     shares = (DEVELOPER, 1 - DEVELOPER)
     develop, judge = split(np.zeros(rows), shares, persons=persons, stratify=False, random_state=random_state)
     return develop, judge
@@ -180,10 +173,7 @@ def prepare_data(
 
 
 class Trial:
-    """The rows of `data`, divided once, on which any number of sifts and policies are measured alike.
-
-    `verifier` judges; its `random_state` also divides the rows.
-    """
+    """The rows of `data`, divided once by the `random_state` of `verifier`, on which all sifts are measured."""
 
     def __init__(self, data: VerificationSet, *, verifier: Verifier = QUICK_VERIFIER) -> None:
         self.data, self.verifier = data, verifier
@@ -191,7 +181,6 @@ class Trial:
         self._raw: dict[str, float] = {}
 
     def raw(self, names: Iterable[str]) -> dict[str, float]:
-        """Return how well each attribute is read off raw features by the best classifier; measured once."""
         label_columns(self.data.labels, asked := tuple(names))  # unknown names first
         for name in asked:
             if name not in self._raw:
@@ -208,7 +197,6 @@ class Trial:
         return verifier.verify(self.judged.features, self.judged.private(private), persons=self.judged.persons)
 
     def sides(self, policy: Policy) -> tuple[Labels, Labels]:
-        """Return the developer's labels of what is public and of what is private."""
         return label_columns(self.developer.labels, policy.public), label_columns(self.developer.labels, policy.private)
 
     def fit(self, learner: SiftLearner, policy: Policy) -> Sift:
@@ -218,7 +206,6 @@ class Trial:
         return self.named(fresh.fit(self.developer.features, *self.sides(policy), **persons).sift_, policy)
 
     def named(self, sift: Sift, policy: Policy) -> Sift:
-        """Return a sift with the pipeline of these rows and the name of the policy."""
         made: Sift = replace(sift, pipeline=self.data.pipeline, name=str(policy))  # type: ignore[type-var]
         return made
 
@@ -232,7 +219,7 @@ class Trial:
         return Sifted(name, sift, accuracies, float(np.mean(costs)), found)
 
     def attempt(self, name: str, method: "Method", policy: Policy) -> Sifted:
-        """Make a sift and measure it; a method that cannot be used keeps its sentence."""
+        """Make a sift and measure it; a method that cannot be used keeps its error sentence."""
         begun = time.process_time()
         try:
             with _ignoring(FewerComponentsWarning):  # `Sifted.numbers` tells
@@ -243,7 +230,6 @@ class Trial:
             return Sifted(name, problem=str(error))
 
     def _accuracy(self, released: NDArray[Any], name: str) -> float:
-        """Return the balanced accuracy of the best of the verifier's classifiers."""
         (train, learned), (test, truth) = self._halves(name)
         who = None if self.judged.persons is None else self.judged.persons[train]
         seed = self.verifier.random_state
@@ -254,7 +240,7 @@ class Trial:
             )
 
     def _halves(self, name: str) -> Iterator[tuple[Indices, Labels]]:
-        """Return the rows to learn an attribute from and those to be judged by, with labels, where it is known."""
+        """The rows to learn an attribute from and those to be judged by, with labels, where it is known."""
         column = self.judged.labels[name]
         for half in verification_halves({name: column}, self.judged.persons, self.verifier.random_state):
             rows = half[column[half] >= 0]
@@ -274,11 +260,11 @@ class TradeOff:
 
     policy: Policy
     raw: Mapping[str, float]
-    """Of the best classifier on each public attribute, from raw features: the dashed line of Figure 3."""
+    """From raw features: the dashed line of Figure 3."""
     curves: Mapping[float, tuple[Sifted, ...]]
     """One panel of Figure 3 for each lambda."""
     problems: Mapping[float, str]
-    """Why there is no sift at all at some lambda, in a sentence."""
+    """Why there is no sift at some lambda."""
 
     @property
     def best(self) -> tuple[float, Sifted] | None:
@@ -328,7 +314,6 @@ def trade_off(
 
 
 Method = Callable[[Trial, Policy], Sift]
-"""Makes a sift for a policy from the developer's rows of a trial."""
 
 
 def compare_sifts(
@@ -342,9 +327,9 @@ def compare_sifts(
 ) -> list[Sifted]:
     """Make a sift by every method and measure it; the first row is that of the raw features.
 
-    `methods` are some names of `standard_methods`, or other functions by name; all standard ones without it. All
-    verdicts together have the confidence of the `verifier` (modern attackers, unless told). `scale` is that of the
-    linear learners (False for principal components). A method that cannot be used keeps its sentence.
+    `methods` are some names of `standard_methods` (default: all), or other functions by name. All verdicts together
+    have the confidence of the `verifier` (default: modern attackers). `scale` is that of the linear learners (False for
+    principal components). A method that cannot be used keeps its error sentence.
     """
     judge = Verifier() if verifier is None else verifier
     known = standard_methods(threshold=judge.threshold, scale=scale, random_state=judge.random_state)
@@ -375,7 +360,7 @@ def by_learner(learner: SiftLearner) -> Method:
 
 
 def standard_methods(*, threshold: float = 0.10, scale: bool = True, random_state: int = 0) -> dict[str, Method]:
-    """Return all methods by name; what symbols need to know of the attributes is learned once for all of them."""
+    """Return all methods by name; posteriors for symbols are learned once for all of them."""
 
     @cache
     def posteriors(trial: Trial, policy: Policy) -> Posteriors:

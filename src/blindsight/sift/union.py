@@ -1,22 +1,19 @@
-"""Sifts verified together: what several releases about one person tell whoever puts them side by side.
+"""Sifts verified together: what several releases about one person tell somebody who combines them.
 
 Two sifts that each hide an attribute can give it away together: one releases a + b, the other a - b. Enev et al.,
-"SensorSift", ACSAC 2012, section 9, leave collusion open and suggest to treat all apps of a person "in unity": that is
-what happens here. What is released of one window is put into one row and attacked (or, where all of it together has a
-small alphabet, certified) like the release of a single sift.
+"SensorSift", ACSAC 2012, section 9, leave collusion open and suggest to treat all apps of a person "in unity", as is
+done here: what is released of one window is put into one row and attacked (or, where all of it together has a small
+alphabet, certified) like the release of a single sift.
 
 Nobody knows which apps are given the same frames and which are given others, and either can be worse: a + b and a - b
 of one frame give b away, and ten glimpses of ten frames through one sift average their noise away. So a window has as
 many frames as all parts together, and every different sift is applied to every one of them. Whichever frames the apps
-get, what they put side by side is a part of that, so a certificate of the whole holds for it.
+get, what they combine is a part of that, so a certificate of the whole holds for it. Attributes that change within a
+window are kept frame by frame (`Windows.questions`).
 
-Attributes that change within a window are kept frame by frame (`Windows.questions`).
-
-Symbols that are drawn by randomised response (`personal`) are judged before they are drawn, and what is found shrinks
-as the draw shrinks it, where all that is out is drawn.
-
-A sift that is not linear can compute anything, an XOR with a hash included, in which no list of attackers finds its
-way: with one among the parts, the whole is certified or refused.
+Symbols drawn by randomised response (`personal`) are judged before they are drawn, and what is found shrinks as the
+draw shrinks it, where all that is out is drawn. A sift that is not linear can compute anything, an XOR with a hash
+included, in which no list of attackers finds its way: with one among the parts, the whole is certified or refused.
 """
 
 import math
@@ -50,25 +47,22 @@ class Part:
 
     @property
     def named(self) -> tuple[str, int | str]:
-        """What a question names of it."""
         return self.sift.digest, f"{self.frames}, permanent" if self.permanent else self.frames
 
 
 @dataclass(frozen=True)
 class Examination:
-    """What a sift tells by itself, and beside what others let out: None where there are none, or it fails alone."""
+    """What a sift tells alone, and together with what others let out: None where there are none, or it fails alone."""
 
     alone: Verification
     together: Verification | None
 
     @property
     def verdict(self) -> Verdict:
-        """Accept only what is accepted both ways."""
         return self.alone.verdict if self.together is None else self.together.verdict
 
     @property
     def certified(self) -> bool:
-        """Whether nothing rests on a list of attackers."""
         return self.alone.certified and (self.together is None or self.together.certified)
 
     def reports(self) -> dict[str, Any]:
@@ -92,9 +86,8 @@ def examine(
     development: VerificationSet | None = None,
     progress: Progress = silent,
 ) -> Examination:
-    """Verify a sift by itself, a single frame first where that can be certified, and then beside the others.
-
-    All of it is done whatever comes out, so that the time it takes does not tell what failed.
+    """Verify a sift by itself, a single frame first where that can be certified, and then together with the others. All
+    of it is done whatever comes out, so that the time it takes does not tell what failed.
     """
     beside = list(others)
     steps = [[part], [*beside, part]] if beside else [[part]]
@@ -124,9 +117,8 @@ def verify_together(
     development: VerificationSet | None = None,
     progress: Progress = silent,
 ) -> Verification:
-    """Verify what all parts (at least one) let out about one person, whichever frames each of them is given.
-
-    Attackers may learn from `development` rows as well, as an app may from data of its own.
+    """Verify what all parts (at least one) let out about one person, whichever frames each of them is given. Attackers
+    may learn from `development` rows as well, as an app may from data of its own.
     """
     members = list(parts)
     stay = list({part.sift.digest: part for part in members if part.permanent}.values())
@@ -173,9 +165,8 @@ def verify_together(
 
 
 def _smoothed(stay: Sequence[Part], block: int, cut: Windows, data: VerificationSet) -> list[NDArray[np.int64]]:
-    """Return the smoothed symbols of every permanent part, on as many blocks of frames as there are such parts.
-
-    Nobody knows whether two of them were drawn from the same frames.
+    """Return the smoothed symbols of every permanent part, on as many blocks of frames as there are such parts: nobody
+    knows whether two of them were drawn from the same frames.
     """
     return [
         smoothed(certain(part.sift), data.through(part.sift.pipeline), cut.rows[:, start : start + part.frames])[
@@ -193,7 +184,7 @@ def _further(
     private: Iterable[str],
     development: VerificationSet | None,
 ) -> tuple[NDArray[Any], Mapping[str, Labels]] | None:
-    """Return what is released of development rows, in windows of the same length; None where that cannot be had."""
+    """The release of development rows, in windows of the same length; None where that cannot be had."""
     names = list(private)
     if development is None or not set(names) <= set(development.labels):
         return None
@@ -213,7 +204,7 @@ def certifiable(
     frames: int = 1,
     groups: Sequence[Sequence[str]] | None = None,
 ) -> bool:
-    """Tell whether the symbols of all alphabets together, over so many frames, are few enough for these labels.
+    """Tell whether all alphabets together, over these frames, have few enough symbols for these labels.
 
     >>> hidden = {"hidden": np.repeat([0, 1], [100, 70]).astype(np.int8)}
     >>> certifiable([2, 3], hidden), certifiable([2, 4], hidden), certifiable([2, None], hidden)

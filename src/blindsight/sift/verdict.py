@@ -1,4 +1,4 @@
-"""Accept, reject, or not enough evidence: what follows from the attacks, said once and recorded with all it rests on.
+"""Verdicts on attacks: accept, reject, or not enough evidence, recorded with all they rest on.
 
 | verdict | when |
 | --- | --- |
@@ -10,12 +10,9 @@ Either decision is wrong with probability at most 1 - confidence. (Enev et al., 
 accuracies with the threshold: a sift at the threshold is accepted or rejected by the toss of the split.) The threshold
 is on PrivLoss: .10 allows guesses that are right in 60% of cases, were having and lacking it equally likely.
 
-What one attacker achieved on rows it never saw, and how sure that is.
-
 Decisions rest on balanced accuracy, for which a blind guess scores 1/2 whatever the prevalence: PrivLoss is what lies
-above. The paper's own figure (Eq. 5, a mean of precisions) stands beside it as `mean_precision`.
-
-Three kinds of bound; the first two are right with the stated confidence:
+above. The paper's own figure (Eq. 5, a mean of precisions) is `mean_precision`. Three kinds of bound; the first two are
+right with the stated confidence:
 
 - `interval`: the intervals of *all* planned attackers on all private attributes hold together (Bonferroni). A lower end
   above the threshold proves a leak.
@@ -66,7 +63,7 @@ class AttackResult:
     positives: int
     negatives: int
     reach: float = 1.0
-    """1 where nobody asked the learning curve."""
+    """1 where no learning curve was asked for."""
     folds: int = 1
     """Above 1 it was cross-fitted in so many parts: its bounds are approximate, and prove no leak."""
     seconds: float = field(compare=False, default=0.0)
@@ -86,10 +83,9 @@ class Confidence:
     level: float
     planned: int
     share: float = 1.0
-    """Of the error of a limit: what this one of several tries on the same rows may use (`adaptive`)."""
+    """Part of the error of a limit that this one of several tries on the same rows may use (`adaptive`)."""
 
     def bounds(self, truth: NDArray[Any], guess: NDArray[Any], persons: NDArray[Any] | None) -> tuple[Interval, float]:
-        """Return the simultaneous interval and the one-sided upper limit of the balanced accuracy."""
         right, wrong = (Sample.of(said, truth.astype(np.int64), persons, 2) for said in (guess, 1 - guess))
         each = (1 - self.level) / (2 * self.planned)
         interval = Interval(1 - wrong.limit(each), right.limit(each))
@@ -97,7 +93,6 @@ class Confidence:
 
 
 def measure(truth: NDArray[Any], guess: NDArray[Any], persons: NDArray[Any] | None, sure: Confidence) -> dict[str, Any]:
-    """Return the figures of an `AttackResult`."""
     interval, limit = sure.bounds(truth, guess, persons)
     return {
         "balanced_accuracy": Sample.of(guess, truth.astype(np.int64), persons, 2).accuracy,
@@ -110,7 +105,7 @@ def measure(truth: NDArray[Any], guess: NDArray[Any], persons: NDArray[Any] | No
 
 
 def features_of(width: int) -> int:
-    """Return how many features of first and second order so many numbers have.
+    """The number of features of first and second order.
 
     >>> features_of(1), features_of(5), features_of(200)
     (2, 20, 20300)
@@ -119,7 +114,7 @@ def features_of(width: int) -> int:
 
 
 def with_all_rows(accuracy: float, features: int, learned: tuple[int, int]) -> float:
-    """Return what an attacker would reach that learned from any number of rows instead of (n1, n0), by the curve.
+    """Return what the attacker would reach with any number of rows instead of (n1, n0), by the learning curve.
 
     >>> round(with_all_rows(0.599, features_of(31), (650, 650)), 3)
     0.67
@@ -130,10 +125,9 @@ def with_all_rows(accuracy: float, features: int, learned: tuple[int, int]) -> f
 
 
 def supported_width(learned: int, judged: int, *, threshold: float, confidence: float) -> int:
-    """Return the widest release that can be accepted without a certificate when nobody reads anything from it.
-
-    So many rows teach the attackers, so many judge; the largest limit of a score of blind attackers lies about two
-    deviations higher than that of one.
+    """Return the widest release that can be accepted without a certificate when nobody reads anything from it, for
+    `learned` and `judged` rows. The largest limit of a score of blind attackers is about two deviations above that of
+    one.
     """
     limit = 0.5 + (float(ndtri(confidence)) + 2) / (2 * math.sqrt(judged))
     halves, width = (learned // 2, learned - learned // 2), 0
@@ -159,7 +153,6 @@ class Setting:
     confidence: float
     random_state: int
     planned: int
-    """Attackers times private attributes."""
     rows: int
     train: int
     test: int
@@ -168,10 +161,9 @@ class Setting:
     verification_set: str
     """SHA-256 of features (or released numbers), labels and persons."""
     sift: str | None
-    """The sift's own hash."""
     software: Mapping[str, str]
     share: float = 1.0
-    """Of the error: what this one of all tries on these rows may use (`adaptive`)."""
+    """Part of the error that this one of all tries on these rows may use (`adaptive`)."""
     rows_per_number: int = 0
     """Rows that attackers must have learned from for each number that is let out without a certificate."""
     exempt: float = 1.0
@@ -205,9 +197,8 @@ class Verification:
 
     @property
     def too_wide(self) -> bool:
-        """Whether more numbers are let out than attackers could learn from so few rows.
-
-        Their failure proves nothing then: an app with more data reads more. Only a certificate will do.
+        """Whether more numbers are let out than attackers could learn from these rows. Their failure proves nothing
+        then: an app with more data reads more. Only a certificate will do.
         """
         needed = self.setting.rows_per_number
         return not self.certificates and self.setting.width * needed > max(self.setting.train, needed)
@@ -316,7 +307,6 @@ class Verification:
 
     @property
     def _reached(self) -> str:
-        """How good the best guess was on these rows."""
         if not self.certificates:
             best = self.best
             return f"the best known guess of {best.attribute} is right in {best.balanced_accuracy:.1%} of cases"
@@ -324,7 +314,7 @@ class Verification:
         return f"anybody's guess of {worst.attribute} is right in {0.5 + worst.estimate:.1%} of cases"
 
     def _gaps(self) -> list[tuple[float, float, float]]:
-        """Return (estimate, distance to the lower end, distance to the upper limit) of everything that must decide."""
+        """(estimate, distance to the lower end, distance to the upper limit) of everything that must decide."""
         gaps = [
             (r.priv_loss, r.balanced_accuracy - r.interval.low, r.reach - r.balanced_accuracy) for r in self.results
         ]
@@ -335,7 +325,7 @@ class Verification:
 
 
 def _growth(gaps: Iterable[tuple[float, float, float]], threshold: float) -> float:
-    """Return how many times more rows would decide: every distance shrinks with the root of the rows.
+    """How many times more rows would decide: every distance shrinks with the root of the rows.
 
     >>> round(_growth([(0.06, 0.03, 0.08)], threshold=0.10))  # .08 must become .04
     4
@@ -356,6 +346,7 @@ def _measured_statement(verification: Verification) -> PrivacyStatement:
     )
     return PrivacyStatement(
         guarantee="measured",
+        summary=verification.sentence.partition(". ")[0].removesuffix("."),
         mechanism=f"a sift of width {setting.width}: that many numbers are let out of a picture",
         unit=None,
         epsilon=None,

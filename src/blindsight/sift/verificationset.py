@@ -2,11 +2,11 @@
 
 *Strange inputs.* A verdict speaks of pictures like these rows. A sift that behaves on them and leaks on a photo with a
 green frame around it would pass, so what lies outside their `Support` never reaches a sift: such a row is replaced by
-the mean row, when a release is judged and when it goes out, and gets the same release as every other one. A trigger
-within the support, or one that is rare among people, is not kept out by this.
+the mean row, when a release is judged and when it goes out, so all such rows get the same release. A trigger within the
+support, or one that is rare among people, is not kept out by this.
 
 Enev et al., "SensorSift", ACSAC 2012, section 3: DB_verify. An attribute can be kept private only if it has labels
-here. Whatever a verdict rests on is named by `digest`; a grant that was verified on other rows does not hold.
+here. `digest` names what a verdict rests on; a grant that was verified on other rows does not hold.
 """
 
 import hashlib
@@ -31,11 +31,10 @@ _INSIDE, _ROOM = 0.99, 1.5
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """Where features of verification rows lie: near enough in the leading components, and not far off them.
+    """Where features of verification rows lie; fitted to features alone, never to labels.
 
-    Fitted to features alone, never to labels. `spread` are the leading principal directions of standardised features,
-    each divided by its deviation; `limits` are 1.5 times the squared distances, within and off these directions, that
-    all but one in a hundred rows keep.
+    `spread` are the leading principal directions of standardised features, each divided by its deviation; `limits` are
+    1.5 times the squared distances, within and off these directions, that all but one in a hundred rows keep.
     """
 
     mean: NDArray[np.float64]
@@ -58,7 +57,6 @@ class Support:
         return cls(*parts, tuple(limits))  # type: ignore[arg-type]
 
     def inside(self, X: Any) -> NDArray[np.bool_]:
-        """Tell which rows (n, d) lie in the support."""
         within, off = self._distances(X)
         return (within <= self.limits[0]) & (off <= self.limits[1])
 
@@ -87,9 +85,8 @@ class VerificationSet:
     labels: Mapping[str, Labels]
     persons: NDArray[Any] | None = None
     pipeline: str = ""
-    """Fingerprint of the feature pipeline."""
     also: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
-    """The same rows through other pipelines, by their fingerprints: to judge beside what was released through those."""
+    """The same rows through other pipelines, by fingerprint: to judge together with what those released."""
 
     def __post_init__(self) -> None:
         features = np.array(check_features(self.features))
@@ -128,11 +125,10 @@ class VerificationSet:
         return digest.hexdigest()
 
     def private(self, names: Iterable[str]) -> dict[str, Labels]:
-        """Return the labels of private attributes, or say why one of them cannot be protected."""
         return private_labels(self.labels, names)
 
     def through(self, pipeline: str) -> NDArray[np.float32]:
-        """Return the features of a pipeline as sifts get them, or say that what was released cannot be judged."""
+        """The features of a pipeline as sifts get them."""
         if pipeline == self.pipeline:
             return self._clipped
         if pipeline not in self.also:
@@ -143,7 +139,7 @@ class VerificationSet:
         return self.also[pipeline]
 
     def windows(self, frames: int) -> Windows:
-        """Return windows of so many frames of one person; a single frame needs no persons."""
+        """Windows of frames of one person; a single frame needs no persons."""
         if frames == 1:
             return Windows(np.arange(len(self.features), dtype=np.int64)[:, None])
         if self.persons is None:

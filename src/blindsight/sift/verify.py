@@ -1,13 +1,10 @@
-"""Verification: may this sift be released? The platform attacks it with everything it has and judges by what it can
-prove.
+"""Verification: the platform attacks a sift with everything it has and decides whether it may be released.
 
 *What a verdict means.* `accept` says that no attacker on the list reads a private attribute better than the threshold
 allows, with the stated confidence; nothing about attackers off the list. *Certified mode*, for sifts with a small
 alphabet, drops the list: the bound holds for every attacker there can be (`certificate`), and with several private
 attributes for every question about all of them together. Without a certificate attackers are also set on whether two
-private attributes differ, and on who is in one cell of their table.
-
-Enev et al., "SensorSift", ACSAC 2012, section 3:
+private attributes differ, and on who is in one cell of their table. Enev et al., "SensorSift", ACSAC 2012, section 3:
 
 | paper | here |
 | --- | --- |
@@ -23,10 +20,9 @@ or draw new rows.
 
 Attackers learn from one half of the rows, and from development rows, and the other half judges them: bounds are exact.
 What would be accepted that way is attacked once more by the attackers that read most, *cross-fitted*: each of five
-parts is guessed by an attacker that learned from all other rows there are, so nearly all of them teach and all judge.
-Those attackers share rows, so their limits are approximate (Bayle, Bayle, Janson & Mackey, NeurIPS 2020): they can only
-take an acceptance back, and prove no leak. Where the learning curve says that more rows teach next to nothing this is
-spared. The same rows give the same result, one attack or several at a time.
+parts is guessed by an attacker that learned from all other rows. Those attackers share rows, so their limits are
+approximate (Bayle, Bayle, Janson & Mackey, NeurIPS 2020): they can only take an acceptance back, and prove no leak.
+This is skipped where the learning curve says that more rows teach next to nothing.
 """
 
 import hashlib
@@ -77,7 +73,6 @@ from blindsight.sift.verdict import (
 from blindsight.validation import check_shape
 
 FOLDS = 5
-"""Parts in which attackers are cross-fitted."""
 _TAUGHT = 0.002  # by the learning curve: what more rows must be able to add for cross-fitting to be worth its time
 
 
@@ -105,11 +100,10 @@ class Bench:
     """(K, k): from released numbers to those in units of the features, for attackers of that view."""
 
     def result(self, attack: Attack) -> AttackResult:
-        """Let one attacker learn and guess, and judge it; rows whose label nobody knows are left out."""
+        """Rows of unknown label are left out."""
         return self._judged(attack, [self.halves], folds=1)
 
     def cross_fitted(self, attack: Attack) -> AttackResult:
-        """Let one attacker guess every row, having learned from all that are in other parts."""
         column = self.labels[attack.attribute]
         parts = split(column, (1 / FOLDS,) * FOLDS, persons=self.persons, random_state=self.seed)
         rows = np.arange(len(column))
@@ -129,7 +123,7 @@ class Bench:
         return AttackResult(attack.attribute, name, attacker.view, attacker.tune, **figures)
 
     def _guess(self, attack: Attack, train: Indices, test: Indices) -> tuple[NDArray[np.int8], tuple[int, int]]:
-        """Return what an attacker that learned from some rows says of others, and from how many of each class."""
+        """The guesses on `test`, and from how many of each class the attacker learned."""
         attacker, numbers = attack.attacker, self.released
         known = (numbers[train], self.labels[attack.attribute][train])
         seen, labels, who = self._more(attack.attribute, *known, None if self.persons is None else self.persons[train])
@@ -173,7 +167,6 @@ def in_order(
 
 
 Release = ArrayLike | tuple[Sift, Features]
-"""Numbers that were released, or a sift and the features it is applied to."""
 
 
 @dataclass(frozen=True)
@@ -183,10 +176,9 @@ class Verifier:
     `attackers` is "paper", "modern" or a list of `Attacker`, in the order of their turns; with `stop_early` the first
     proof of a leak ends the verification. `jobs` attacks run at once, each in its own process. Limits and certificates
     use the `share` of the error 1 - confidence: the rest is for other tries on the same rows. On each attribute those
-    `cross_fitted` attackers that read most are cross-fitted. Where a release is
-    certified, a single symbol may make a guess surer than `surest` for no more than a share `exempt` of the people;
-    where it is not, limits are extrapolated to an app with any number of rows, and attackers must have had
-    `rows_per_number` rows to learn from for each number that is let out.
+    `cross_fitted` attackers that read most are cross-fitted. Of a certified release, a single symbol may make a guess
+    surer than `surest` for no more than a share `exempt` of the people; of any other, limits are extrapolated to an app
+    with any number of rows, and attackers need `rows_per_number` rows to learn from for each number that is let out.
     """
 
     attackers: Literal["paper", "modern"] | Sequence[Attacker] = "modern"
@@ -236,10 +228,10 @@ class Verifier:
 
         `private` has the labels of every private attribute: 1, 0, or -1 where unknown. With `public` labels the
         included mode's classifiers are trained and their PubLoss measured. `certified` insists on a certificate (or on
-        none); left open, sifts with at least 10 rows of either kind per symbol are certified, and attackers judge the
-        others. `groups` name the private attributes that are judged together (all, unless told), by a joint certificate
-        or by attackers on what two of them tell together (`joint_questions`). `learn` are released numbers and labels
-        of further rows that attackers learn from, of other persons: an app has data of its own. `natural` (K, k) undoes
+        none); by default, sifts with at least 10 rows of either kind per symbol are certified, and attackers judge the
+        others. `groups` name the private attributes that are judged together (default: all), by a joint certificate or
+        by attackers on what two of them tell together (`joint_questions`). `learn` are released numbers and labels of
+        further rows that attackers learn from, of other persons: an app has data of its own. `natural` (K, k) undoes
         what a platform did to the scale of released numbers (of a sift it is known). `cancelled` is asked between
         attacks; what was found until then is kept.
         """
@@ -278,7 +270,6 @@ class Verifier:
         progress: Progress,
         cancelled: Callable[[], bool],
     ) -> tuple[list[AttackResult], Ending]:
-        """Attack each attribute once more with those who read most."""
         chosen: list[Attack] = []
         for name in bench.labels:
             mine = [(one, attack) for one, attack in zip(results, attacks, strict=True) if attack.attribute == name]
@@ -320,7 +311,7 @@ class Verifier:
         certified: bool | None,
         groups: list[tuple[str, ...]],
     ) -> tuple[tuple[Certificate, ...], tuple[Attacker, ...]]:
-        """Return the certificates acceptance rests on, if any, and the attackers: of few symbols, first a table."""
+        """The certificates acceptance rests on, if any, and the attackers: of few symbols, first a table."""
         attackers = chosen_attackers(self.attackers)
         per_symbol = 0.0 if given.alphabet is None else fewest_rows(labels, groups) / given.alphabet
         if certified is None:  # by counts alone: a second chance after seeing the bound would cost confidence
@@ -406,7 +397,6 @@ def _more(
     width: int,
     groups: list[tuple[str, ...]],
 ) -> tuple[NDArray[Any], Mapping[str, Labels]] | None:
-    """Return checked further rows for attackers to learn from."""
     if learn is None:
         return None
     numbers = check_released(learn[0])
@@ -418,8 +408,6 @@ def _more(
 
 @dataclass(frozen=True, eq=False)
 class _Given:
-    """What is to be verified: released numbers, and where they come from if that is known."""
-
     released: NDArray[Any]
     features: Any = None
     sift_digest: str | None = None
@@ -436,12 +424,10 @@ class _Given:
         return cls(check_released(sift.apply(features)), features, sift.digest, sift.alphabet, natural_units(sift))
 
     def raw(self, rows: Indices) -> NDArray[Any]:
-        """Return raw features of some rows, dense."""
         block = self.features[rows]
         return np.asarray(block.toarray() if sparse.issparse(block) else block)
 
     def digest(self, labels: Mapping[str, Labels], who: NDArray[Any] | None) -> str:
-        """Return a SHA-256 of the verification set."""
         rows: Any = self.released if self.features is None else self.features
         arrays = [rows.data, rows.indices, rows.indptr] if sparse.issparse(rows) else [rows]
         arrays += [column for _, column in sorted(labels.items())] + ([] if who is None else [who])

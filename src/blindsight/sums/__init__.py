@@ -1,9 +1,4 @@
-"""Exact sums of what several members hold: one engine, five schemes, any transport.
-
-::
-
-    session = open_session("masks", members=("ann", "bob", "cem"), dimension=2048)
-    result = session.round({"ann": update, "bob": ..., "cem": ...}, 0)
+"""Exact sums of what several members hold: one engine, five schemes, any transport (`session` has an example).
 
 | to find | look in |
 | --- | --- |

@@ -1,9 +1,8 @@
 """BFV: dense updates under lattice encryption; a key generator decrypts their checked sum.
 
-A member encrypts its vector and, behind it, its tag (`mac`) in as many slots as it takes. The aggregator adds vectors
-it cannot read, one at a time as they come: memory is for one. The key generator checks every slot of what it decrypts:
-weights and tag by the code, the rest must be zero. It does not release, for instance, what a request with c0 = 0 and
-c1 = floor(q / t) decrypts to: its own secret key.
+A member encrypts its vector, followed by its tag (`mac`). The aggregator adds ciphertexts as they come: memory is for
+one vector. The key generator checks every slot it decrypts: weights and tag by the code, the rest must be zero. So it
+does not release, for instance, what a request with c0 = 0 and c1 = floor(q / t) decrypts to: its own secret key.
 """
 
 import hashlib
@@ -20,12 +19,11 @@ from blindsight.sums.terms import AGGREGATOR, Integers, Terms, beyond
 
 
 def limb_bits(terms: Terms) -> int:
-    """Return how many bits of a tag one slot takes: those of all members together fit it."""
+    """How many bits of a tag go into one slot, so that the sum over all members still fits."""
     return min(TAG_BITS, terms.max_integer.bit_length() - 1) if terms.max_integer > 1 else 1
 
 
 def limbs(terms: Terms) -> int:
-    """Return how many slots a tag takes."""
     return -(-TAG_BITS // limb_bits(terms))
 
 
@@ -36,7 +34,6 @@ def length(terms: Terms) -> int:
 
 
 def read_key(data: bytes, roster: Roster) -> PublicKey:
-    """Return the encryption key of a run, which must be the one in the roster and hold the sums of all members."""
     if hashlib.sha256(data).digest() != roster.encryption_key:
         raise MessageError("the encryption key is not the one in the roster.")
     key = PublicKey.from_bytes(data)
@@ -118,7 +115,6 @@ class LatticeOpener(Opener):
 
 
 def _checked(slots: NDArray[np.int64], terms: Terms, round: int, setup: Setup, offsets: list[bytes]) -> bool:
-    """Tell whether the slots hold a sum with its tag, and nothing else."""
     end = terms.dimension + limbs(terms)
     bits, parts = limb_bits(terms), slots[terms.dimension : end].tolist()
     total = sum(part << (bits * place) for place, part in enumerate(parts))

@@ -29,7 +29,6 @@ _STEPS: dict[str, Step] = {
 
 
 def step_of(kind: str) -> Step:
-    """Return the step of the cost table to which a message of some kind belongs."""
     return _STEPS.get(kind, "set up")
 
 
@@ -55,7 +54,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Cost:
-    """All that a round, or the set-up of a run, took; whoever is in `members` is a member, others are services."""
+    """What a round, or the set-up of a run, took; parties not in `members` are services."""
 
     members: tuple[str, ...]
     work: tuple[Work, ...]
@@ -70,15 +69,12 @@ class Cost:
         )
 
     def sent(self, party: str) -> int:
-        """Return how many bytes a party sent."""
         return sum(item.bytes for item in self.transfers if item.sender == party)
 
     def received(self, party: str) -> int:
-        """Return how many bytes a party received."""
         return sum(item.bytes for item in self.transfers if item.receiver == party)
 
     def ciphertexts(self, sender: str) -> int:
-        """Return how many ciphertexts a party sent."""
         return sum(item.ciphertexts for item in self.transfers if item.sender == sender)
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,7 +85,6 @@ class Meter:
     """Measures a round."""
 
     def __init__(self, members: tuple[str, ...]) -> None:
-        """Begin at zero; `members` are those the round is meant for."""
         self._members = members
         self._seconds: defaultdict[tuple[str, Step], float] = defaultdict(float)
         self._bytes: defaultdict[tuple[str, str, Step], int] = defaultdict(int)
@@ -105,12 +100,10 @@ class Meter:
             self._seconds[party, step] += cpu_seconds() - begun
 
     def carried(self, sender: str, receiver: str, step: Step, size: int, ciphertexts: int = 0) -> None:
-        """Count a message of so many bytes."""
         self._bytes[sender, receiver, step] += size
         self._ciphertexts[sender, receiver, step] += ciphertexts
 
     def cost(self) -> Cost:
-        """Return what was measured so far."""
         work = [Work(party, step, seconds) for (party, step), seconds in self._seconds.items()]
         sizes = [Transfer(*link, size, self._ciphertexts[link]) for link, size in self._bytes.items()]
         return Cost(self._members, tuple(work), tuple(sizes))

@@ -79,11 +79,7 @@ class Shards(Message, name="dphe/shards.1"):
 
 
 class SparseSum(Message, name="dphe/sum.1"):
-    """A request: the places of the encrypted sum in the order of phi, their sums (packed), and the sum of the tags.
-
-    If contributors are counted, `senders` says for each place how many members sent it, padding included; else it is
-    empty.
-    """
+    """A request: places in the order of phi, their packed sums, the tags' sum, and senders per place if counted."""
 
     places: Integers
     ciphertexts: Octets
@@ -113,7 +109,6 @@ class Permutations:
 
 
 def read_key(data: bytes, roster: Roster) -> PublicKey:
-    """Return the encryption key of a run, which must be the one in the roster."""
     if hashlib.sha256(data).digest() != roster.encryption_key:
         raise MessageError("the encryption key is not the one in the roster.")
     key = PublicKey.from_bytes(data, insecure=roster.terms.insecure)
@@ -168,7 +163,6 @@ def slots_of(integers: NDArray[np.int64], terms: Terms) -> NDArray[np.int64]:
 
 
 def _rows(values: NDArray[np.int64], terms: Terms) -> NDArray[np.int64]:
-    """Return one row of `terms.slots` weights per block; the last row is filled with zeros."""
     rows = np.zeros(terms.blocks * terms.slots, dtype=np.int64)
     rows[: values.size] = values
     return rows.reshape(terms.blocks, terms.slots)
@@ -216,7 +210,7 @@ class SparseMember(MemberPart):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CheckedShards:
-    """A contribution that has passed every check: ciphertexts, their places phi K, and the encrypted tag."""
+    """A contribution that passed every check: ciphertexts, their places phi K, and the encrypted tag."""
 
     places: list[NDArray[np.int64]]
     ciphertexts: list[Ciphertexts]
@@ -224,10 +218,7 @@ class CheckedShards:
 
 
 class SparseAdder(Adder):
-    """The aggregator A of the paper: adds up ciphertexts at places that it cannot name.
-
-    Nothing is added before it has passed every check. Memory is for one vector of ciphertexts.
-    """
+    """The aggregator A of the paper: adds checked ciphertexts at places it cannot name; memory is for one vector."""
 
     def __init__(self, roster: Roster, setup: Setup, turn: Turn, resources: Resources) -> None:
         super().__init__(roster, setup, turn, resources)
@@ -274,10 +265,7 @@ class SparseAdder(Adder):
         return encode(SparseSum(places, packed.to_matrix(), tags, senders))
 
     def total(self) -> tuple[NDArray[np.int64], Ciphertexts]:
-        """Return places in the order of phi, the touched ones or all as the terms say, and their encrypted sums.
-
-        The sums are packed: one ciphertext holds those of `Terms.blocks_per_request` consecutive places.
-        """
+        """Return places in the order of phi (touched or all, as the terms say) and their encrypted sums, packed."""
         terms, key = self.terms, self._key
         if terms.as_published:
             return self._published_total()
@@ -310,9 +298,9 @@ def pack_ciphertexts(
 ) -> Ciphertexts:
     """Return one ciphertext for every `Terms.blocks_per_request` in a row, so that little is left to decrypt.
 
-    The sums are themselves packed blocks of b bits. From ciphertexts of m_0, m_1, ... whoever adds can make one of
-    m_0 + m_1 2^b + m_2 2^2b + ..., a longer packed block, at b squarings for each. With one weight of 32 bits per
-    ciphertext, 63 of them share one decryption at 2048 bits. The paper has every weight decrypted by itself.
+    From ciphertexts of packed blocks m_0, m_1, ... of b bits anyone can make one of m_0 + m_1 2^b + m_2 2^2b + ..., at
+    b squarings for each. With one weight of 32 bits per ciphertext, 63 of them share one decryption at 2048 bits. (The
+    paper decrypts every weight by itself.)
     """
     width = terms.blocks_per_request
     if width == 1:
@@ -396,10 +384,7 @@ class SparseOpener(Opener):
 
 
 def check_places(places: NDArray[np.int64], blocks: int) -> None:
-    """Refuse what is not one or more ascending places in 0 ... blocks - 1.
-
-    Neighbours are compared and never subtracted: differences of int64 wrap around, and 0, 2^63 - 1, -2^63 would pass.
-    """
+    """Refuse all but one or more ascending places below `blocks`; compared, as int64 differences wrap around."""
     if places.ndim != 1 or not places.size or places[0] < 0 or places[-1] >= blocks:
         raise MessageError(f"places must be in 0 ... {blocks - 1}.")
     if (places[1:] <= places[:-1]).any():
@@ -407,7 +392,6 @@ def check_places(places: NDArray[np.int64], blocks: int) -> None:
 
 
 def check_request(request: SparseSum, terms: Terms, contributors: int) -> None:
-    """Refuse places, ciphertexts, tags and numbers of senders that do not fit each other or these terms."""
     check_places(request.places, terms.blocks)
     width = terms.key_bits // 4
     packed = -(-request.places.size // terms.blocks_per_request)

@@ -1,16 +1,11 @@
 """The round loop: one engine plays every scheme over every transport.
 
-::
-
-    engine = Engine(aggregator, transport)
-    answer, total = engine.round(1, payload=(model,))
-
 A round is a sequence of steps (`scheme`): the aggregator's signed calls go out, replies come in until all are there or
-the time is over, the next step begins with those who answered. Contributions are asked for together with the payload,
-what is learned from. Then the key generator opens the sum, or the last steps of the masks do.
+time is over, and the next step begins with those who answered. The payload (what is learned from) goes with the calls
+to contribute. At the end the key generator opens the sum, or the last steps of the masks do.
 
 *The guarantee.* What is added up are the exact integers of those whose contributions counted, whatever is lost,
-doubled, late, forged or garbage on the way, and whoever is killed. A round ends with those who came before its
+doubled, late, forged or garbage on the way, and whichever party is killed. A round ends with those who came before its
 deadline, if they are enough; with too few, those who are missing are asked again (masks: everybody, with new masks).
 Once a sum has been asked for, nothing but that sum can come of the round: a key generator that is away is waited for,
 and asked for the same again.
@@ -40,10 +35,10 @@ class UnansweredError(MessageError):
 
 @dataclass(frozen=True)
 class Patience:
-    """How many seconds to wait: for members in a round, for any step besides, for whoever is away to come back.
+    """How many seconds to wait: for members in a round, for any other step, for an absent party to come back.
 
-    `pause` is the least time between two tries (0: nobody who is away is waited for, as in one process), and `attempts`
-    how often a round may have too few members.
+    `pause` is the least time between two tries (0: do not wait for absent parties, as in one process), `attempts` how
+    often a round may have too few members.
     """
 
     round: float = 120.0
@@ -58,10 +53,7 @@ class Patience:
 
 
 class Engine:
-    """Plays rounds; `refused` tells by member what was wrong with its part of the present one.
-
-    `prefix` goes before the parts of every message: where parties take part in several runs, the name of this one.
-    """
+    """Plays rounds; `refused` tells what was wrong with a member's part; `prefix` (a run's name) begins messages."""
 
     renews = False
     """Whether `finish` gets everybody a new key, where one was used up, so that `round` can try again."""
@@ -75,7 +67,6 @@ class Engine:
         meter: Meter | None = None,
         prefix: Parts = (),
     ) -> None:
-        """Know the server's role."""
         self.aggregator, self.transport, self.prefix = aggregator, transport, prefix
         self.patience, self.meter = patience or Patience(), meter
         self.refused: dict[str, str] = {}
@@ -85,10 +76,7 @@ class Engine:
         return b""
 
     def begin(self, round: int, payload: Sequence[bytes] = ()) -> dict[str, Parts]:
-        """Begin a round, or go on with it; return the parts of the call to contribute for each member that is there.
-
-        The payload goes with every call to contribute: members refuse the call with any other.
-        """
+        """Begin a round, or go on with it; return each present member's call to contribute, bound to the payload."""
         role, model, base = self.aggregator, model_digest(payload), model_digest(payload[:1])
         self.refused = {}
         if role.round != round:
@@ -164,7 +152,6 @@ class Engine:
         raise AssertionError
 
     def _calls(self, step: Step) -> dict[str, Parts]:
-        """Return the calls of the present step for those awaited who can be reached."""
         present = self.transport.present()
         there = [name for name in self.aggregator.awaited if name in present]
         with self._working(step):
@@ -172,7 +159,6 @@ class Engine:
         return {name: (*self.prefix, call) for name, call in calls.items()}
 
     def _play_step(self) -> None:
-        """Let members answer the present step."""
         self._collect(self.aggregator.step, self._calls("aggregate"), self.patience.step)
 
     def _insist(self) -> None:
@@ -190,7 +176,6 @@ class Engine:
             time.sleep(self.patience.pause)
 
     def _collect(self, kind: str, calls: Mapping[str, Parts], seconds: float) -> None:
-        """Send calls and take in what comes before the deadline."""
         tickets = {self.transport.send(name, kind, parts): name for name, parts in calls.items()}
         for ticket, response in self.transport.collect(tickets, seconds=seconds):
             self.take(tickets[ticket], response)
@@ -202,10 +187,7 @@ class Engine:
 def ask_generator(
     transport: Transport, patience: Patience, kind: str, parts: Parts, read: Callable[[bytes], T], what: str
 ) -> T:
-    """Ask the key generator until it gives an answer that `read` can read; one that is away is waited for.
-
-    What cannot be read has not come from it. `what` it was to do is told if there is no answer.
-    """
+    """Ask the key generator, waiting if it is away, until `read` accepts an answer; `what` says in errors what for."""
     until, reason = time.monotonic() + patience.generator, "it did not answer"
     while True:
         if KEY_GENERATOR in transport.present():

@@ -59,7 +59,6 @@ def matches(values: NDArray[np.int64], total: int, *, shared: bytes, offsets: It
 
 
 def context_of(run: bytes, round: int) -> bytes:
-    """Return what the numbers of a round are derived for."""
     return b"round %d of " % round + run
 
 

@@ -156,7 +156,6 @@ class RoundSecrets(Message, name="masks/round-secrets.1"):
 
     @property
     def advertisement(self) -> Advertisement:
-        """The public side."""
         return Advertisement(public_half(self.channel), public_half(self.mask), hashlib.sha256(self.seed).digest())
 
 
@@ -172,7 +171,6 @@ class Peers:
 
     @property
     def threshold(self) -> int:
-        """So many shares give a secret back."""
         return threshold(len(self.group))
 
     def agreed(self, survivors: Iterable[str]) -> bytes:
@@ -199,7 +197,6 @@ def read_directory(roster: Roster, data: bytes, turn: Turn, model: bytes, group:
 
 
 def read_advertisement(author: str, reply: Reply, receipt: Receipt) -> Advertisement:
-    """Return the keys in a reply; `MessageError` if they are none, or not those of the receipt."""
     if hashlib.sha256(reply.body).digest() != receipt.body:
         raise MessageError(f"the receipt of {author!r} is for other keys than it came with.")
     advertisement = decode(reply.body, Advertisement, max_bytes=1 << 12)
@@ -252,7 +249,6 @@ class MaskMember(MemberPart):
         return self._cached[1]
 
     def _share(self, call: Call, kept: RoundSecrets) -> tuple[bytes, RoundSecrets]:
-        """Seal a share of this attempt's secrets for everyone in the directory."""
         peers, source = self._peers(call, call.body), self.resources.source
         if peers.keys.get(self.name) != kept.advertisement:
             raise MessageError(f"the directory has other keys for {self.name!r} than its own.")
@@ -307,7 +303,6 @@ class MaskMember(MemberPart):
         return shares
 
     def _sign(self, call: Call, kept: RoundSecrets) -> tuple[bytes, RoundSecrets]:
-        """Stand by whose uploads are in the sum, as the server says."""
         told, peers = decode(call.body, Survivors).survivors, self._peers(call, kept.directory)
         named = set(told)
         if len(named) != len(told) or not named <= set(kept.owners):
@@ -318,10 +313,7 @@ class MaskMember(MemberPart):
         return peers.agreed(named), replace(kept, survivors=tuple(sorted(named)))
 
     def _unmask(self, call: Call, kept: RoundSecrets) -> tuple[bytes, RoundSecrets]:
-        """Reveal a share of one secret of each member: of its seed if it uploaded, of its mask key if not.
-
-        All secrets of the attempt are forgotten, and keys for the next round are drawn.
-        """
+        """Reveal a share per member, of its seed if it uploaded, else of its mask key; then forget this attempt."""
         peers, signers = self._peers(call, kept.directory), set[str]()
         agreed = hashlib.sha256(peers.agreed(kept.survivors)).digest()
         for envelope in decode(call.body, UnmaskRequest).receipts:
@@ -366,8 +358,8 @@ class _Group:
 class MaskAdder(Adder):
     """Passes on what members sealed for each other, adds up what it cannot read, unmasks the sum.
 
-    Whoever does not answer a step has dropped out; a group that falls below its threshold is left out of the sum.
-    Uploads are added up as they come: memory is for one vector a group.
+    A member that does not answer a step has dropped out; a group that falls below its threshold is left out of the sum.
+    Uploads are added as they come: memory is for one vector per group.
     """
 
     steps: ClassVar[Names] = STEPS
@@ -381,11 +373,9 @@ class MaskAdder(Adder):
         self._opened: Opened | None = None
 
     def follow(self, ahead: Mapping[str, bytes]) -> None:
-        """Take over the keys that came ahead in the round before."""
         self._advertised = {name: reply for name, reply in ahead.items() if name in self._of}
 
     def already(self, step: str) -> Names:
-        """Return who has advertised ahead."""
         return tuple(self._advertised) if step == ADVERTISE else ()
 
     def bodies(self, step: str, members: Names) -> Mapping[str, bytes]:
@@ -465,7 +455,6 @@ class MaskAdder(Adder):
         )
 
     def _there(self, step: str, heard: Names) -> list[Names]:
-        """Return by group who goes on; nobody of a group that is too small."""
         found = []
         for group in self._groups:
             names = tuple(name for name in group.names if name in heard)
@@ -529,8 +518,8 @@ class MaskAdder(Adder):
     def _secrets(self, group: _Group, peers: Peers) -> dict[str, bytes]:
         """Return the seed of each survivor and the mask key of each other member, from the shares of t holders.
 
-        Everybody has said beforehand what its secrets are the secrets of. Where the shares of t holders do not fit, one
-        of them lies, and others are tried: if more than t have revealed, one liar is left out, and of few holders any.
+        Members committed to their secrets beforehand. Where the shares of t holders do not fit, one of them lies, and
+        others are tried: if more than t have revealed, one liar is left out, and of few holders any.
         """
         wrong: MessageError | None = None
         holders = sorted(group.reveals)
@@ -592,12 +581,10 @@ def add_masks(vector: Residues, masks: Iterable[tuple[bytes, bytes, bool]]) -> N
 
 
 def derive(secret: bytes, context: bytes) -> bytes:
-    """Return 32 bytes that belong to a secret and a context."""
     return HKDF(algorithm=SHA256(), length=32, salt=_LABEL, info=context).derive(secret)
 
 
 def public_half(private: bytes) -> bytes:
-    """Return the X25519 public key of 32 private bytes."""
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
@@ -623,7 +610,6 @@ def _framed(names: Iterable[str]) -> bytes:
 
 
 def _paired(author: str, items: tuple[bytes, ...], names: Collection[str]) -> dict[str, bytes]:
-    """Return the items by name; there must be one for each name, in order."""
     if len(items) != len(names):
         raise MessageError(f"{author!r} sends shares for other members than there are.")
     return dict(zip(names, items, strict=True))

@@ -5,17 +5,17 @@
     party -> key generator     Enrolment     a name and the key that verifies its signatures
     key generator -> party     Setup         the roster, and the secrets that are for this party
     aggregator -> member       Call          do this step of a round; signed by the aggregator
-    member -> aggregator       Reply         a signed Receipt, and beside it the body that the receipt has the digest of
+    member -> aggregator       Reply         a signed Receipt, and the body that the receipt has the digest of
     aggregator -> key gen.     Request       a sum to be opened, and the receipts of what is in it; sealed for it
     key gen. -> aggregator     Answer        the sum, signed for everybody; or a Refusal; sealed for the aggregator
 
-In schemes without a key generator the aggregator signs the `Answer` itself. Members sign receipts and not bodies: so
-the key generator, who could decrypt a body, checks who contributed without ever receiving one, and nobody hashes
-megabytes twice. The steps of a scheme, and what is in a body, are the scheme's (`masks`, `dphe`, `bfv`, `plain`).
+In schemes without a key generator the aggregator signs the `Answer` itself. Members sign receipts, not bodies: so the
+key generator, who could decrypt a body, checks who contributed without receiving one, and nobody hashes megabytes
+twice. Steps and bodies belong to the schemes (`masks`, `dphe`, `bfv`, `plain`).
 
 Every signed message is bound to the `Roster` (by digest), the round and the attempt; receipts and calls also to the
-`model` that is learned from. So whoever carries messages can lose them, but not change them, swap them, use them again
-elsewhere, or have two members contribute to one sum from different models.
+`model` that is learned from. So the carrier can lose messages, but not change, swap or reuse them elsewhere, or have
+two members contribute to one sum from different models.
 """
 
 import hashlib
@@ -82,9 +82,9 @@ RoundMessageT = TypeVar("RoundMessageT", bound=RoundMessage)
 class Call(RoundMessage, name="sums/call.1"):
     """The aggregator asks a member (all of them, if it names none) for a step of a round.
 
-    `model` is the digest of all that travels with the call and is learned from, `body` is the scheme's, and `note` is
-    what the application has to tell this member. `base` is the digest of the first part of it, the weights
-    (`roles.Member` says when members learn from weights once, whatever settings come with them).
+    `model` is the digest of all that travels with the call and is learned from, `base` that of its first part, the
+    weights (`roles.Member` says when members learn from weights once, whatever settings come with them). `body` is the
+    scheme's, `note` the application's message to this member.
     """
 
     member: Name
@@ -135,7 +135,7 @@ class Refusal(RoundMessage, name="sums/refusal.1"):
 class MemberState(Message, name="sums/member-state.1"):
     """What a member must remember between two messages.
 
-    `round`, `attempt`, `step` are the last thing it did, `asked` the digest of what it was asked, `sent` its reply;
+    `round`, `attempt`, `step` are what it did last, `asked` the digest of what it was asked, `sent` its reply;
     `proposal` is the digest of this round's update, `secrets` what the scheme keeps for the next step, `answered` the
     models it has answered, `over` whether this round may not be tried again, `missed` the absences it has seen.
     """
@@ -179,10 +179,7 @@ class GeneratorState(Message, name="sums/generator-state.1"):
 
 
 class RoundBegun(Message, name="sums/round-begun.1"):
-    """The first record of an aggregator's journal; accepted replies follow as they came.
-
-    `early` members had sent `ahead`, in the round before, what this one begins with (`masks`).
-    """
+    """First record of an aggregator's journal; `early` members sent `ahead` in the round before (`masks`)."""
 
     terms: bytes
     seed: Key
@@ -222,7 +219,6 @@ class Roster:
         return hashlib.sha256(self.to_bytes()).digest()
 
     def to_bytes(self) -> bytes:
-        """Return the roster as a message; it holds no secret."""
         parties = (*self.terms.members, AGGREGATOR, KEY_GENERATOR)
         keys = tuple(self.keys.get(party, b"") for party in parties)
         return encode(RosterMessage(self.terms.to_bytes(), keys, self.encryption_key, self.generation))
@@ -269,12 +265,10 @@ class Roster:
         return author, receipt
 
     def signed(self, key: SigningKey, author: str, message: RoundMessage) -> bytes:
-        """Return a message in the envelope of its author."""
         return key.sign(encode(message), author=author)
 
 
 def model_digest(parts: Collection[bytes]) -> bytes:
-    """Return the digest of what a round is learned from; nothing if nothing travels with its calls."""
     if not parts:
         return b""
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()

@@ -122,7 +122,6 @@ class NoisePlan:
     groups: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse a plan under which something could wrap around, or nothing would be hidden."""
         _check_terms(self.unit, self.members, self.drop_outs, self.colluders, self.groups, self.dimension, self.rounds)
         check_positive("clip", self.clip)
         check_positive("scale", self.scale)
@@ -284,12 +283,10 @@ class NoisePlan:
         return total / self.scale
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain data."""
         return {"schema": SCHEMA, "version": VERSION} | asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the plan that `to_dict` described, checked again."""
         if data.get("schema") != SCHEMA or data.get("version") != VERSION:
             raise InputError(f"not a plan of noise of version {VERSION}; got {data.get('schema')!r}.")
         try:

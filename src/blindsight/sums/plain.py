@@ -1,4 +1,4 @@
-"""No protection at all: members send their updates as they are, and the aggregator adds them up. For comparison."""
+"""No protection at all, for comparison: the aggregator adds up updates that it can read."""
 
 import numpy as np
 

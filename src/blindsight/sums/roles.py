@@ -105,7 +105,6 @@ class _Role(Secret):
         self._key: SigningKey
 
     def enrolment(self) -> bytes:
-        """Return the message that tells the key generator which signatures are this party's."""
         return encode(Enrolment(self.name, self.terms.digest, self._key.public))
 
     def _read_setup(self, setup: bytes, known: bytes) -> tuple[Setup, Roster]:
@@ -213,10 +212,7 @@ class Member(_Role):
         return sent
 
     def read_call(self, call: bytes) -> Call:
-        """Return a call of the aggregator's that this member would answer: ask before you learn for it.
-
-        What it would refuse raises; whether an update is the first of its round, `answer` finds out.
-        """
+        """Return a call that this member would answer, else raise; ask before you learn. `answer` checks the update."""
         state, (_, message) = self._state, self.roster.open(call, Call, authors=[AGGREGATOR])
         if (message.round, message.attempt, message.step) != (state.round, state.attempt, state.step):
             self._check_call(message)
@@ -225,9 +221,9 @@ class Member(_Role):
     def _learned(self, call: Call) -> bytes:
         """Return the digest of what is learned from once.
 
-        Under masks these are the weights: a member knows whether it helped to open what it learned from them. Under a
-        keyed scheme it does not, and a round that was never opened must not keep it from the next: there settings that
-        come with the weights make another model.
+        Under masks: the weights, since a member knows whether it helped to open what it learned from them. Under a
+        keyed scheme it does not, and a round never opened must not keep it from the next: there, other settings make
+        another model.
         """
         return call.base if call.base and self.terms.scheme == "masks" else call.model
 
@@ -238,7 +234,6 @@ class Member(_Role):
             raise PrivacyError(f"{self.name!r} contributes one update to round {call.round}, and has another already.")
 
     def _check_call(self, call: Call) -> None:
-        """Refuse a call that is not this member's turn."""
         state, part, turn = self._state, self._part, (call.round, call.attempt)
         if call.member not in ("", self.name):
             raise MessageError(f"the call is for {call.member!r}; this is {self.name!r}.")
@@ -283,10 +278,7 @@ class Member(_Role):
         return Outcome(round, message.members, sums, self.terms.values(sums), entered)
 
     def settle(self, answer: bytes, round: int) -> Outcome:
-        """Read the answer of the last round that this member took part in, and take note of who was missing from it.
-
-        A sum of zero leaves the model where it was: the next round may be learned from the same one.
-        """
+        """Read the answer of this member's last round, note absences; after a zero sum the model may be used again."""
         outcome, state = self.read(answer, round), self._state
         if round != state.round or not state.over or state.asked == b"settled":
             return outcome
@@ -326,7 +318,6 @@ class Member(_Role):
         return encode(Reply(roster.signed(self._key, self.name, receipt), body))
 
     def _keep(self, state: MemberState) -> None:
-        """Adopt a new state once it is on disk."""
         if self._path is not None:
             write_state(self._path, state)
         self._state = state
@@ -390,17 +381,15 @@ class Aggregator(_Role):
 
     @property
     def round(self) -> int:
-        """The number of the round that was opened last; -1 if none was."""
+        """The round that was opened last; -1 if none was."""
         return self._turn[0]
 
     @property
     def attempt(self) -> int:
-        """Which attempt at it is the last."""
         return self._turn[1]
 
     @property
     def model(self) -> bytes:
-        """The digest of the model of that round."""
         return self._model
 
     @property
@@ -410,12 +399,11 @@ class Aggregator(_Role):
 
     @property
     def step(self) -> str:
-        """The step that is being answered; empty before the first and after the last."""
+        """The step being answered; empty before the first and after the last."""
         return self._step
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """Who may answer the present step and has not."""
         return tuple(name for name in self._expected if name not in self._heard)
 
     @property
@@ -425,7 +413,6 @@ class Aggregator(_Role):
 
     @property
     def contributors(self) -> tuple[str, ...]:
-        """Whose contributions have come in this round."""
         return tuple(sorted(self._receipts))
 
     @property
@@ -434,7 +421,6 @@ class Aggregator(_Role):
         return {} if self._adder is None else self._adder.ciphertexts
 
     def accept(self, setup: bytes) -> None:
-        """Receive the roster and the secrets that are for the aggregator."""
         self._record(setup)
         known = self._setup[0] if self._setup else b""
         message, roster = self._read_setup(setup, known)
@@ -541,10 +527,7 @@ class Aggregator(_Role):
         return unseal(secret, body, purpose=_body_purpose(member, self._turn))
 
     def advance(self) -> str:
-        """End the present step and begin the next, whose name is returned; nothing is left after the last.
-
-        With too few members it raises `PrivacyError` and the step stays open: wait for more, or try again.
-        """
+        """End the present step, return the next or ""; too few members raise `PrivacyError` and leave it open."""
         adder, step = self._begun, self._step
         if not step:
             return ""
@@ -593,7 +576,7 @@ class Aggregator(_Role):
     def brief(self, answer: bytes) -> bytes:
         """Return an answer without its sums, for members that have them from the next model.
 
-        What a key generator signed, and a sum of zero (after which the model is the same), stay as they are.
+        Left as they are: what a key generator signed, and a sum of zero (after which the model is the same).
         """
         if self.terms.keyed:
             return answer
@@ -615,7 +598,6 @@ class Aggregator(_Role):
         return self._adder
 
     def _replay(self, message: bytes) -> None:
-        """Do again what a record of the journal stands for."""
         if isinstance(decode(message, StepClosed, Reply), StepClosed):
             self.advance()
         else:
@@ -816,9 +798,9 @@ class KeyGenerator(_Role):
         return self.roster.signed(self._key, KEY_GENERATOR, answer)
 
     def _refused(self, request: Request, reason: Exception) -> bytes:
-        """Use up the round, and the key if a sum was forged; the sentence is the same whatever the reason.
+        """Use up the round, and the key if a sum was forged.
 
-        An answer that tells why is an oracle about what was decrypted.
+        The sentence is the same whatever the reason: one that tells why is an oracle about what was decrypted.
         """
         why = str(reason) if isinstance(reason, BlindsightError) else f"of a {type(reason).__name__}."
         entry, forged = f"round {request.round}: nothing was released, because {why}", isinstance(reason, ForgedError)
@@ -885,10 +867,7 @@ class KeyGenerator(_Role):
 
 
 def read_answer(roster: Roster, answer: bytes, round: int) -> tuple[Answer, Integers]:
-    """Return the answer of a round that the key generator signed (without one, the aggregator), and the sums in it.
-
-    The sums are empty if the aggregator left them out (`Aggregator.brief`).
-    """
+    """Return a round's answer, signed by the key generator (or else the aggregator), and its sums, empty if `brief`."""
     author = KEY_GENERATOR if roster.terms.keyed else AGGREGATOR
     _, message = roster.open(answer, Answer, authors=[author])
     if message.round != round:

@@ -1,7 +1,6 @@
 """What a scheme is: a member's part, the aggregator's part of one round, and the key generator's (`roles` call them).
 
-The parts compute and know nothing of signatures, disks or networks. A part that raises `MessageError` has changed
-nothing.
+The parts compute; they know nothing of signatures, disks or networks. One that raises `MessageError` changed nothing.
 """
 
 from abc import ABC, abstractmethod
@@ -48,7 +47,6 @@ class MemberPart(ABC):
     steps: ClassVar[tuple[str, ...]] = (CONTRIBUTE,)
 
     def __init__(self, name: str, roster: Roster, setup: Setup, resources: Resources, vouch: Vouch) -> None:
-        """Know everybody; `vouch` signs a body as this member's reply to a step."""
         self.name, self.roster, self.terms = name, roster, roster.terms
         self.setup, self.resources, self.vouch = setup, resources, vouch
 
@@ -97,7 +95,6 @@ class Adder(ABC):
         return ()
 
     def bodies(self, step: str, members: tuple[str, ...]) -> Mapping[str, bytes]:
-        """Return the body of the call for each member."""
         return dict.fromkeys(members, b"")
 
     @abstractmethod
@@ -126,7 +123,6 @@ class Adder(ABC):
             )
 
     def request(self) -> bytes:
-        """Return the body of the request to the key generator."""
         raise InputError(f"nothing is decrypted in a run of {self.terms.scheme}.")
 
     def opened(self) -> Opened:

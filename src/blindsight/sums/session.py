@@ -14,9 +14,9 @@
 | `bfv` | lattice encryption | everything | the key generator |
 | `masks` | masks that cancel in the sum (Bonawitz et al. 2017) | everything | nobody alone |
 
-The key generator could, if somebody broke the protocol and showed it a contribution. All schemes give the same sum bit
-for bit, because all add the same integers (`Terms`). The roles exchange bytes and nothing else, over the same engine as
-across machines (`engine`); nothing is encrypted before every update of the round has been checked.
+The key generator could, if somebody broke the protocol and showed it a contribution. All schemes add the same integers
+(`Terms`), so they give the same sum bit for bit. The roles exchange only bytes, over the same engine as across machines
+(`engine`); nothing is encrypted before every update of the round has been checked.
 """
 
 import secrets
@@ -86,7 +86,6 @@ class Session:
         transit: Transit | None = None,
         key: Any = None,
     ) -> None:
-        """Make all parties and set them up."""
         self.terms, self.scheme, self.block = terms, terms.scheme, terms.slots
         self.resources = resources or Resources()
         self._transit, self._last = transit, -1
@@ -110,7 +109,6 @@ class Session:
         self.setup_cost = meter.cost()
 
     def _set_up(self, meter: Meter) -> None:
-        """Hand out what the key generator has for everyone."""
         with meter.working(KEY_GENERATOR, "set up"):
             setups = self.generator.setup()
         for name, setup in setups.items():
@@ -120,7 +118,6 @@ class Session:
 
     @property
     def needed(self) -> int:
-        """How many members the sum of a round needs."""
         return self.terms.needed
 
     def statement(self) -> PrivacyStatement:
@@ -130,8 +127,8 @@ class Session:
     def round(self, updates: Mapping[str, ArrayLike], number: int) -> RoundResult:
         """Add up the updates of one round; members without one have dropped out.
 
-        Numbers go up from round to round. A round with too few members, or whose messages are spoilt, raises; it has
-        given away no more than its sum, and its number is used up.
+        Numbers go up from round to round. A round with too few members or spoilt messages raises: it has given away no
+        more than its sum, and its number is used up.
         """
         self._check(updates, number)
         self._last, self._updates = number, updates
@@ -177,7 +174,6 @@ class Session:
             meter.carried(AGGREGATOR, KEY_GENERATOR, "decrypt", 0, self.aggregator.ciphertexts.get(AGGREGATOR, 0))
 
     def _check(self, updates: Mapping[str, ArrayLike], number: int) -> None:
-        """Refuse a round that cannot be, before anything is sent."""
         if number <= self._last:
             raise InputError(f"rounds count up from 0: after round {self._last} there is no round {number}.")
         for name in updates:

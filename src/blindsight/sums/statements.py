@@ -56,7 +56,6 @@ def _plain(terms: Terms, source: ByteSource) -> PrivacyStatement:
 
 
 def consistency(terms: Terms) -> str:
-    """Return what the members of masks insist on, in words."""
     size = len(terms.groups(0)[0])
     needed = threshold(size)
     where = "" if len(terms.groups(0)) == 1 else f" in each of {len(terms.groups(0))} groups"
@@ -73,6 +72,7 @@ def _masks(terms: Terms, source: ByteSource) -> PrivacyStatement:
     seen = "the sum" if len(groups) == 1 else f"the sum of each of {len(groups)} groups"
     return PrivacyStatement(
         guarantee="cryptographic",
+        summary=f"only sums of updates are opened (masks; {lying} of {size} members may collude with the aggregator)",
         mechanism="pairwise masks (X25519, AES-256 in counter mode) and self-masks with Shamir shares, all fresh "
         f"in every attempt at a round; {consistency(terms)}; with fewer than t an attempt is given up before anything "
         "is unmasked, and repeated with new masks",
@@ -110,6 +110,7 @@ def _lattice(terms: Terms, source: ByteSource) -> PrivacyStatement:
     degree = parameters_for(terms.max_integer * len(terms.members)).degree
     return PrivacyStatement(
         guarantee="cryptographic",
+        summary="only sums of updates are opened (BFV; the aggregator colludes with nobody)",
         mechanism=f"BFV: lattice encryption of whole updates, ring degree {degree}, 128 bits of security, with a tag "
         "that shows the sum to be the sum; a member that drops out is not in it, and nothing else changes",
         unit="person",
@@ -144,6 +145,8 @@ def single_contributor_share(members: int, density: float) -> float:
 def _sparse(terms: Terms, source: ByteSource) -> PrivacyStatement:
     return PrivacyStatement(
         guarantee="none" if terms.as_published or terms.insecure else "cryptographic",
+        summary=f"only sums of updates are opened ({terms.scheme}, {terms.key_bits} bits; the aggregator colludes with "
+        "nobody)",
         mechanism=_sparse_mechanism(terms),
         unit="person",
         epsilon=None,

@@ -24,7 +24,6 @@ def refuse_to_overwrite(path: AnyPath | None) -> None:
 
 
 def write_state(path: AnyPath, state: Message) -> None:
-    """Replace the state file by one that holds `state`."""
     blob = encode(state)
     if len(blob) > MAX_BYTES:
         raise StorageError(
@@ -35,7 +34,6 @@ def write_state(path: AnyPath, state: Message) -> None:
 
 
 def read_state(path: AnyPath, kind: type[M]) -> M:
-    """Read a state file of the given kind."""
     path = as_path(path)
     with storage_errors("read", path), path.open("rb") as stream:
         _refuse_if_public(path, stream.fileno())
@@ -57,12 +55,10 @@ class MessageJournal:
     """Messages in one file, in the order in which they were appended."""
 
     def __init__(self, path: AnyPath) -> None:
-        """Name the file; `restart` creates it, `messages` reads it."""
         self.path = as_path(path)
         self._size = 0
 
     def restart(self, first: Message) -> None:
-        """Replace whatever the file holds by one message."""
         blob = encode(first)
         with atomic_writer(self.path, private=True) as stream:
             stream.write(blob)
@@ -97,7 +93,6 @@ class MessageJournal:
                 stream.truncate(self._size)
 
     def _next(self, stream: BinaryIO) -> bytes:
-        """Return the next message, or nothing where the file or its whole part ends."""
         header = stream.read(HEADER_BYTES)
         if len(header) < HEADER_BYTES or not any(header):
             return b""

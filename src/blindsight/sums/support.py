@@ -6,13 +6,11 @@ contrast, where each member sends the positions that matter most to itself, most
 alone (with five members that each send a tenth, two thirds to five sixths of the blocks).
 
 *The schedule.* A vector of `dimension` numbers consists of blocks of `block` consecutive ones; the last may be shorter.
-A cycle is C = ceil(1 / share) rounds, in which every block has its turn exactly once; each cycle puts the blocks in a
-fresh, uniformly random order (`crypto.permutation`) and deals them out to its rounds. Hence a round has floor(B / C) or
-ceil(B / C) of the B blocks, never more than `share` of them but for rounding up to a whole block. A share that is not
-one over a whole number is rounded down to the next that is (0.7 means 0.5), and no round is empty: there are at most as
-many rounds in a cycle as blocks.
-
-The last `always` numbers are part of every round, for what cannot wait (the counts of clusters); they form no block.
+A cycle is C = ceil(1 / share) rounds, in which every block has its turn exactly once, in a fresh, uniformly random
+order (`crypto.permutation`). Hence a round has floor(B / C) or ceil(B / C) of the B blocks: at most `share` of them,
+but for rounding up to a whole block. A share that is not one over a whole number is rounded down to the next that is
+(0.7 means 0.5). No round is empty: a cycle has at most as many rounds as blocks. The last `always` numbers are part of
+every round, for what cannot wait (the counts of clusters); they form no block.
 
 Konecny et al. 2016, "Federated Learning: Strategies for Improving Communication Efficiency", section 2 ("random mask"),
 let each client draw the positions for itself; drawn once for all, they fit a sum of whole vectors under masks.
@@ -45,12 +43,10 @@ class Support:
 
     @classmethod
     def everything(cls, dimension: int) -> Self:
-        """Return the support of a round in which every position has its turn."""
         return cls(np.arange(dimension, dtype=np.int64), dimension, dimension)
 
     @property
     def mask(self) -> NDArray[np.bool_]:
-        """The positions as marks."""
         chosen = np.zeros(self.dimension, dtype=np.bool_)
         chosen[self.positions] = True
         return chosen
@@ -100,7 +96,6 @@ class Schedule:
 
     @property
     def blocks(self) -> int:
-        """How many blocks take turns."""
         return -(-(self.dimension - self.always) // self.block)
 
     @property
@@ -128,9 +123,7 @@ class Schedule:
         return np.concatenate([within[within < end], np.arange(end, self.dimension, dtype=np.int64)])
 
     def mask(self, round: int) -> NDArray[np.bool_]:
-        """Mark the positions of a round."""
         return self.support(round).mask
 
     def support(self, round: int) -> Support:
-        """Return the positions of a round, with what leads a vector to them and back."""
         return Support(self.positions(round), self.dimension, self.size)

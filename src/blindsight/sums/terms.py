@@ -1,13 +1,13 @@
 """The terms of a run of sums: scheme, members, length and fixed point of the vectors, and how many must contribute.
 
 All parties hold the same `Terms`, everything that is signed is bound to their digest, and nobody accepts others. Every
-scheme adds the integers that `Terms.integers` makes of the updates, so all of them give the same sum bit for bit. It is
-exact: each integer is at most `max_integer` in absolute value, and that of all members together stays below
-2^(slot_bits - 1), which is within the slots of Paillier plaintexts (`crypto.encoding`), the plain modulus of BFV
-(`crypto.bfv`) and the modulus of the masks (`Terms.residues`).
+scheme adds the integers that `Terms.integers` makes of the updates, so all give the same sum bit for bit. It is exact:
+each integer is at most `max_integer` in absolute value, so that all members' together stay below 2^(slot_bits - 1),
+which is within the slots of Paillier plaintexts (`crypto.encoding`), the plain modulus of BFV (`crypto.bfv`) and the
+modulus of the masks (`Terms.residues`).
 
-Whoever is asked to contribute to a round follows from the terms and the number of the round (`Terms.sampled`), and so
-do the groups of the masks (`Terms.groups`): the server chooses neither.
+Who is asked to contribute follows from the terms and the round's number (`Terms.sampled`), and so do the groups of the
+masks (`Terms.groups`): the server chooses neither.
 
 Symbols of DPHE (Yonetani et al., ICCV 2017): D is `dimension`, M is `room` (counted in blocks), N is ``len(members)``.
 A block is `slots` consecutive weights in one plaintext; with one slot a block is a weight, as in the paper.
@@ -41,7 +41,7 @@ HIDING_SCHEMES: tuple[Scheme, ...] = tuple(scheme for scheme in SCHEMES if schem
 MAX_DIMENSION = 1 << 24
 MAX_MEMBERS = 1024
 GROUP_MEMBERS = 50
-"""From twice as many members on, masks are shared within groups of at least so many."""
+"""From twice this many members on, masks are shared within groups of at least this many."""
 
 Digest = Annotated[bytes, Limit(32)]
 Name = Annotated[str, Limit(256)]
@@ -177,7 +177,6 @@ class Terms(Message, name="sums/terms.1"):
 
     @property
     def limit(self) -> float:
-        """The largest weight that a member can send."""
         return float(self.max_integer / 2**self.fraction_bits)
 
     def integers(self, update: ArrayLike) -> Integers:
@@ -219,7 +218,6 @@ class Terms(Message, name="sums/terms.1"):
         return np.dtype(f"<u{next(size for size in (1, 2, 4, 8) if 8 * size >= self.slot_bits)}")
 
     def residues(self, integers: Integers) -> Residues:
-        """Reduce signed integers modulo 2^b."""
         return integers.astype(self.residue_type)
 
     def read_residues(self, data: bytes) -> Residues:
@@ -230,7 +228,7 @@ class Terms(Message, name="sums/terms.1"):
         return np.frombuffer(data, dtype=self.residue_type)
 
     def read_sums(self, data: bytes, contributors: int) -> Integers:
-        """Return the sums of so many members in [-2^(b-1), 2^(b-1)); `MessageError` if they cannot have such."""
+        """Return the sums of that many members in [-2^(b-1), 2^(b-1)); `MessageError` if they are too large."""
         residues = self.read_residues(data)
         sums = residues.view(residues.dtype.str.replace("u", "i")).astype(np.int64)
         if beyond(sums, contributors * self.max_integer):
@@ -241,7 +239,6 @@ class Terms(Message, name="sums/terms.1"):
 
     @property
     def asked(self) -> int:
-        """How many members are asked to contribute to a round."""
         return self.sample or len(self.members)
 
     @property
@@ -287,12 +284,10 @@ class Terms(Message, name="sums/terms.1"):
 
     @property
     def sparse(self) -> bool:
-        """Tell whether only changed weights are sent."""
         return self.scheme in SPARSE_SCHEMES
 
     @property
     def keyed(self) -> bool:
-        """Tell whether a key generator decrypts the sum."""
         return self.scheme in KEYED_SCHEMES
 
     @property
@@ -302,7 +297,6 @@ class Terms(Message, name="sums/terms.1"):
 
     @cached_property
     def slots(self) -> int:
-        """How many weights share a plaintext."""
         if self.scheme != "block-dphe":
             return self.block or 1
         return self.block or SlotPacking.for_key(self.key_bits, slot_bits=self.slot_bits).slots - self.counting
@@ -314,17 +308,14 @@ class Terms(Message, name="sums/terms.1"):
 
     @property
     def blocks(self) -> int:
-        """How many blocks hold all weights."""
         return -(-self.dimension // self.slots)
 
     @property
     def room(self) -> int:
-        """How many blocks a shard has."""
         return -(-self.capacity // self.slots)
 
     @property
     def max_shards(self) -> int:
-        """The most shards a member may need."""
         return -(-self.blocks // self.room)
 
     @property
@@ -374,7 +365,7 @@ class Terms(Message, name="sums/terms.1"):
 
 
 def threshold(members: int) -> int:
-    """Return t: how many of so many members of a group of masks must take part in every step, more than two thirds.
+    """Return t: how many members of a group of masks must take part in every step, more than two thirds.
 
     >>> [threshold(members) for members in (3, 4, 5, 10)]
     [3, 3, 4, 7]

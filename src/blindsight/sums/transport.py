@@ -1,10 +1,8 @@
 """How the server of a run reaches the others: send parts to a name, collect what comes back, in any order.
 
-A `Transport` promises little, as any network does: what is sent may be lost, be late or arrive twice, and so may the
-answer. Sums over one are safe against all of that. In return, a response is never lost *here*: one that has come is
-kept until a `collect` with its ticket has yielded it, also when an earlier `collect` was left before its end.
-
-`LocalTransport` is the whole network in one process; `federated.flower` has the other implementation.
+What is sent over a `Transport` may be lost, be late or arrive twice, and so may the answer: sums are safe against all
+of that. But a response that has come is kept until a `collect` with its ticket has yielded it, also when an earlier
+`collect` was left before its end. `LocalTransport` is a network in one process; `federated.flower` has the other.
 """
 
 import itertools
@@ -28,10 +26,7 @@ doubled, ..."""
 
 @dataclass(frozen=True)
 class Response:
-    """What came back: parts, or a sentence that says why there are none.
-
-    Nobody has signed the sentence: it is for people, and nothing may depend on it.
-    """
+    """What came back: parts, or else a sentence why not, which is unsigned: for people, nothing may depend on it."""
 
     parts: Parts = ()
     error: str = ""
@@ -54,11 +49,7 @@ class Transport(Protocol):
 
 
 class LocalTransport:
-    """Everybody in one process: `handlers` by name answer, one after the other in the order of sending.
-
-    `transit` sees every message on its way, in both directions. One that it loses is never answered, and nobody waits
-    for it. A `meter` counts bytes and CPU seconds.
-    """
+    """Everybody in one process: `handlers` answer in the order of sending; what `transit` loses is never answered."""
 
     def __init__(
         self, handlers: Mapping[str, Handler], *, transit: Transit | None = None, meter: Meter | None = None
@@ -72,7 +63,7 @@ class LocalTransport:
         return {name: number for number, name in enumerate(self.handlers)}
 
     def send(self, name: str, kind: str, parts: Sequence[bytes]) -> str:
-        """Note the message; it is handled when its response is collected."""
+        """Keep the message until its response is collected: only then is it handled."""
         ticket = str(next(self._numbers))
         self._sent[ticket] = (name, kind, tuple(parts))
         return ticket

@@ -8,21 +8,22 @@ from numpy.typing import NDArray
 from scipy.special import lambertw
 from sklearn.linear_model import SGDClassifier
 
-from blindsight.audit.leakage.guesses import (
+from blindsight.audit.leakage.recovery import (
+    Penalty,
     PublicLook,
     Setting,
     attack_unknown_settings,
+    cosine,
+    gradient_step,
     library_settings,
-    recover_with_guesses,
-    unknown_settings_findings,
-)
-from blindsight.audit.leakage.linear import (
     logistic_factors,
+    loss_gradient,
     recover_from_hinge_step,
     recover_from_logistic_step,
     recover_mean_of_errors,
+    recover_with_guesses,
+    unknown_settings_findings,
 )
-from blindsight.audit.leakage.recovery import Penalty, cosine, gradient_step, loss_gradient
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.rng import science
 

@@ -5,19 +5,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from blindsight.audit.leakage.linear import leaky_cases
 from blindsight.audit.leakage.networks import recover_layer_input
 from blindsight.audit.leakage.recovery import RECOVERED, Candidate, Recovery, cosine
-from blindsight.audit.leakage.schemes import Recorder, attack_schemes, guesses_from_view, scheme_findings
+from blindsight.audit.leakage.schemes import Recorder, attack_schemes, guesses_from_view, leaky_cases, scheme_findings
 from blindsight.crypto.permutation import SecretPermutation
 from blindsight.crypto.wire import decode
 from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
 from blindsight.rng import science, seeded_bytes
 from blindsight.selective.codec import decode_sparse
-from blindsight.selective.noise import ParticipantGaussian, RecordGaussian, calibrate_participant, calibrate_record
 from blindsight.selective.participant import Participant
-from blindsight.selective.protection import Sharing
+from blindsight.selective.protection import (
+    ParticipantGaussian,
+    RecordGaussian,
+    Sharing,
+    calibrate_participant,
+    calibrate_record,
+)
 from blindsight.selective.server import ParameterServer
 from blindsight.selective.terms import SelectiveTerms, Upload
 from blindsight.selective.trainers import SoftmaxTrainer

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 
-from apps.federated.blindsight_federated import client_app, server_app
-from apps.federated.blindsight_federated.settings import Settings
-from apps.federated.deployment.federation import APP, LocalFederation
+from apps.federated.deployment.federation import LocalFederation
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.federated.commands import APP
+from blindsight.federated.flower.app.blindsight_federated import client_app, server_app
+from blindsight.federated.flower.app.blindsight_federated.settings import Settings
 from blindsight.federated.flower.mod import handler_of
 from blindsight.learn.clustering import ClusterModel
 from blindsight.learn.model import LinearModel

@@ -8,7 +8,7 @@ from blindsight.errors import InputError, ServiceError
 from blindsight.federated.sharing import play_asynchronous, play_synchronous
 from blindsight.rng import seeded_bytes
 from blindsight.selective import Sharing, asynchronous
-from blindsight.selective.noise import ParticipantGaussian
+from blindsight.selective.protection import ParticipantGaussian
 from tests.federated.parties import Network
 
 NAMES = ("ann", "bob", "cem")

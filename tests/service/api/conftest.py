@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import numpy as np
 import pytest
-from smallservice import SIDE, TLS, linear, open_service, png, serving, work
+from smallservice import KEY, SIDE, TLS, linear, open_service, png, serving, work
 
 from blindsight.client import Client
 from blindsight.service.api import create_app
@@ -20,7 +20,9 @@ class Service:
         self.gateway = open_service(folder, **{"requests_per_minute": 10**6} | settings)
         opened.callback(self.gateway.close)
         self.url = opened.enter_context(serving(create_app(self.gateway.settings, self.gateway)))
-        self.tokens = _people(self.gateway.principals)
+        self.tokens = _people(self.gateway)
+        ann = self.gateway.authenticate(self.tokens["ann"])
+        self.tokens["device"] = str(self.gateway.add_device(ann, "camera")[1])
         alone = httpx.Limits(max_keepalive_connections=0)  # a server closes the connection on which it failed
         told = {"base_url": self.url, "timeout": 60, "trust_env": False, "verify": TLS, "limits": alone}
         self.http = opened.enter_context(httpx.Client(**told))
@@ -29,10 +31,20 @@ class Service:
             opened.callback(client.close)
 
     def client(self, token):
-        return Client(self.url, token, verify=TLS, timeout=60)
+        return Client(self.url, token, key=KEY.secret_bytes().hex(), verify=TLS, timeout=60)
+
+    def enrolled(self, name, role, **more):
+        """Somebody new, and a client of theirs."""
+        made, code = self.as_("operator").create_principal(name, role, **more)
+        return made, self.client(self.gateway.enrol(code, KEY.public.hex())[1])
 
     def as_(self, name):
         return self.clients[name]
+
+    def renew(self, name, token):
+        """Use another token of somebody from now on."""
+        self.tokens[name] = token
+        self.clients[name]._http.headers["Authorization"] = f"Bearer {token}"
 
     def call(self, name, method, path, **sent):
         headers = {"Authorization": f"Bearer {self.tokens[name]}"} if name in self.tokens else {}
@@ -112,12 +124,13 @@ def shared_on_each(request, tmp_path_factory, shared_service):
         yield Service(opened, tmp_path_factory.mktemp("shared") / "service", database=url).settled()
 
 
-def _people(principals):
+def _people(gateway):
+    principals = gateway.principals
     roles = {"ann": "owner", "bob": "owner", "weather": "app", "rival": "app", "revoked": "app", "expired": "owner"}
     tokens, who = {"operator": str(principals.first_run())}, {}
     for name, role in roles.items():
         expires = datetime.now(UTC) + timedelta(days=1) if name == "expired" else None
-        who[name], token = principals.create(name, role, expires=expires)
+        who[name], token = gateway.enrol(principals.create(name, role, expires=expires)[1], KEY.public.hex())
         tokens[name] = str(token)
     principals.revoke(who["revoked"].id)
     principals._clock = lambda: datetime.now(UTC) + timedelta(days=2)

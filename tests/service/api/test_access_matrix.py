@@ -5,68 +5,91 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
+from smallservice import KEY
 
 from blindsight.crypto.merkle import EMPTY, TreeHead
 from blindsight.crypto.signing import SigningKey
 from blindsight.service.access import ACCESS
 
-CALLERS = ("anonymous", "ann", "bob", "weather", "rival", "operator", "expired", "revoked")
+CALLERS = ("anonymous", "ann", "bob", "weather", "rival", "operator", "expired", "revoked", "device")
 NAMES = itertools.count()
 
 # What is asked for is ann's (or weather's). 403: not for this role, or not yours; 404: does not exist for you.
-#                                            anonymous owner other  app other  operator expired revoked
+#                                            anonymous owner other  app other  operator expired revoked ann's device
 MATRIX = {
-    ("GET", "/v1/me"): "                         401   200   200   200   200   200      401     401",
-    ("GET", "/v1/principals"): "                 401   403   403   403   403   200      401     401",
-    ("POST", "/v1/principals"): "                401   403   403   403   403   201      401     401",
-    ("DELETE", "/v1/principals/{id}"): "         401   403   403   403   403   200      401     401",
-    ("POST", "/v1/principals/{id}/token"): "     401   403   403   403   403   201      401     401",
-    ("GET", "/v1/attributes"): "                 401   200   200   200   200   200      401     401",
-    ("GET", "/v1/people/{person}"): "            401   200   403   403   403   200      401     401",
-    ("PUT", "/v1/people/{person}/private"): "    401   202   403   403   403   403      401     401",
-    ("POST", "/v1/people/{person}/odometer"): "  401   202   403   403   403   202      401     401",
-    ("GET", "/v1/people/{person}/frames"): "     401   200   403   403   403   403      401     401",
-    ("POST", "/v1/people/{person}/frames"): "    401   201   403   403   403   403      401     401",
-    ("GET", "/v1/people/{person}/frames/{frame}"): "401 200  403   403   403   403      401     401",
-    ("DELETE", "/v1/people/{person}/frames/{frame}"): "401 200 403 403   403   403      401     401",
-    ("PUT", "/v1/apps/{app}/public"): "          401   403   403   200   403   403      401     401",
-    ("POST", "/v1/proposals"): "                 401   403   403   202   202   403      401     401",
-    ("GET", "/v1/proposals"): "                  401   200   200   200   200   200      401     401",
-    ("GET", "/v1/proposals/{job}"): "            401   200   404   200   404   200      401     401",
-    ("POST", "/v1/proposals/{job}/answer"): "    401   200   404   403   403   403      401     401",
-    ("GET", "/v1/grants"): "                     401   200   200   200   200   200      401     401",
-    ("POST", "/v1/grants/{number}/revocation"): "401   200   404   403   403   200      401     401",
-    ("POST", "/v1/releases"): "                  401   403   403   200   403   403      401     401",
-    ("GET", "/v1/attackers"): "                  401   200   200   403   403   200      401     401",
-    ("POST", "/v1/attackers"): "                 401   403   403   403   403   202      401     401",
-    ("POST", "/v1/reviews"): "                   401   403   403   403   403   202      401     401",
-    ("GET", "/v1/log"): "                        401   403   403   403   403   200      401     401",
-    ("GET", "/v1/log/head"): "                   401   200   200   200   200   200      401     401",
-    ("GET", "/v1/log/consistency"): "            401   200   200   200   200   200      401     401",
-    ("POST", "/v1/witness"): "                   401   200   200   200   200   200      401     401",
-    ("GET", "/v1/witness/{key}"): "              401   404   404   404   404   404      401     401",
-    ("GET", "/v1/log/check"): "                  401   403   403   403   403   200      401     401",
-    ("GET", "/v1/log/export"): "                 401   403   403   403   403   200      401     401",
-    ("GET", "/v1/ledger"): "                     401   403   403   403   403   200      401     401",
-    ("GET", "/v1/indexes"): "                    401   200   200   200   200   200      401     401",
-    ("POST", "/v1/indexes/{name}/query"): "      401   404   404   404   404   404      401     401",  # there is none
-    ("GET", "/v1/indexes/{name}/file"): "        401   404   404   404   404   404      401     401",
-    ("GET", "/v1/indexes/{name}/encrypted"): "   401   404   404   404   404   404      401     401",
-    ("POST", "/v1/indexes/{name}/encrypted"): "  401   404   404   404   404   404      401     401",
-    ("GET", "/v1/runs"): "                       401   200   200   403   403   200      401     401",
-    ("GET", "/v1/runs/{name}"): "                401   404   404   403   403   404      401     401",
-    ("GET", "/v1/statements"): "                 401   200   200   200   200   200      401     401",
-    ("GET", "/v1/jobs/{job}"): "                 401   200   404   200   404   200      401     401",
-    ("DELETE", "/v1/jobs/{job}"): "              401   403   404   200   404   200      401     401",
+    ("GET", "/v1/me"): "                         401   200   200   200   200   200      401     401   200",
+    ("GET", "/v1/principals"): "                 401   403   403   403   403   200      401     401   403",
+    ("POST", "/v1/principals"): "                401   403   403   403   403   201      401     401   403",
+    ("DELETE", "/v1/principals/{id}"): "         401   403   403   403   403   200      401     401   403",
+    ("GET", "/v1/platform"): "                   401   200   200   200   200   200      401     401   403",
+    ("GET", "/v1/streams/{person}"): "           401   403   403   200   403   403      401     401   403",
+    ("POST", "/v1/principals/{id}/enrolment"): " 401   403   403   403   403   201      401     401   403",
+    ("POST", "/v1/me/token"): "                  401   201   201   201   201   201      401     401   403",
+    ("PUT", "/v1/me/key"): "                     401   422   422   403   403   403      401     401   403",
+    ("DELETE", "/v1/people/{person}"): "         401   200   403   403   403   200      401     401   403",
+    ("GET", "/v1/people/{person}/keys"): "       401   200   403   403   403   403      401     401   403",
+    ("PUT", "/v1/people/{person}/keys"): "       401   422   403   403   403   403      401     401   403",
+    ("GET", "/v1/attributes"): "                 401   200   200   200   200   200      401     401   403",
+    ("GET", "/v1/people/{person}"): "            401   200   403   403   403   200      401     401   403",
+    ("PUT", "/v1/people/{person}/private"): "    401   202   403   403   403   403      401     401   403",
+    ("POST", "/v1/people/{person}/odometer"): "  401   202   403   403   403   202      401     401   403",
+    ("GET", "/v1/people/{person}/frames"): "     401   200   403   403   403   403      401     401   403",
+    ("POST", "/v1/people/{person}/frames"): "    401   201   403   403   403   403      401     401   201",
+    ("POST", "/v1/people/{person}/frames/batch"): "401 200  403   403   403   403      401     401   200",
+    ("PUT", "/v1/people/{person}/retention"): "  401   200   403   403   403   403      401     401   403",
+    ("GET", "/v1/people/{person}/devices"): "    401   200   403   403   403   403      401     401   403",
+    ("POST", "/v1/people/{person}/devices"): "   401   201   403   403   403   403      401     401   403",
+    ("DELETE", "/v1/people/{person}/devices/{device}"): "401 200 403 403 403   403      401     401   403",
+    ("GET", "/v1/people/{person}/log"): "        401   200   403   403   403   403      401     401   403",
+    ("GET", "/v1/people/{person}/frames/{frame}"): "401 200  403   403   403   403      401     401   403",
+    ("DELETE", "/v1/people/{person}/frames/{frame}"): "401 200 403 403   403   403      401     401   403",
+    ("PUT", "/v1/apps/{app}/public"): "          401   403   403   200   403   403      401     401   403",
+    ("POST", "/v1/proposals"): "                 401   403   403   202   202   403      401     401   403",
+    ("GET", "/v1/proposals"): "                  401   200   200   200   200   200      401     401   403",
+    ("GET", "/v1/proposals/{job}"): "            401   200   404   200   404   200      401     401   403",
+    ("POST", "/v1/proposals/{job}/answer"): "    401   200   404   403   403   403      401     401   403",
+    ("GET", "/v1/grants"): "                     401   200   200   200   200   200      401     401   403",
+    ("POST", "/v1/grants/{number}/revocation"): "401   200   404   403   403   200      401     401   403",
+    ("POST", "/v1/releases"): "                  401   403   403   200   403   403      401     401   403",
+    ("POST", "/v1/releases/batch"): "            401   403   403   200   200   403      401     401   403",
+    ("GET", "/v1/attackers"): "                  401   200   200   403   403   200      401     401   403",
+    ("POST", "/v1/attackers"): "                 401   403   403   403   403   202      401     401   403",
+    ("POST", "/v1/reviews"): "                   401   403   403   403   403   202      401     401   403",
+    ("GET", "/v1/log"): "                        401   403   403   403   403   200      401     401   403",
+    ("GET", "/v1/log/head"): "                   401   200   200   200   200   200      401     401   403",
+    ("GET", "/v1/log/consistency"): "            401   200   200   200   200   200      401     401   403",
+    ("POST", "/v1/witness"): "                   401   200   200   200   200   200      401     401   403",
+    ("GET", "/v1/witness/{key}"): "              401   404   404   404   404   404      401     401   403",
+    ("GET", "/v1/log/check"): "                  401   403   403   403   403   200      401     401   403",
+    ("GET", "/v1/log/export"): "                 401   403   403   403   403   200      401     401   403",
+    ("GET", "/v1/ledger"): "                     401   403   403   403   403   200      401     401   403",
+    ("GET", "/v1/indexes"): "                    401   200   200   200   200   200      401     401   403",
+    (
+        "POST",
+        "/v1/indexes/{name}/query",
+    ): "      401   404   404   404   404   404      401     401   403",  # there is none
+    ("GET", "/v1/indexes/{name}/file"): "        401   404   404   404   404   404      401     401   403",
+    ("GET", "/v1/indexes/{name}/encrypted"): "   401   404   404   404   404   404      401     401   403",
+    ("POST", "/v1/indexes/{name}/encrypted"): "  401   404   404   404   404   404      401     401   403",
+    ("GET", "/v1/runs"): "                       401   200   200   403   403   200      401     401   403",
+    ("GET", "/v1/runs/{name}"): "                401   404   404   403   403   404      401     401   403",
+    ("GET", "/v1/statements"): "                 401   200   200   200   200   200      401     401   403",
+    ("GET", "/v1/jobs/{job}"): "                 401   200   404   200   404   200      401     401   403",
+    ("DELETE", "/v1/jobs/{job}"): "              401   403   404   200   404   200      401     401   403",
 }
 BODIES: dict[tuple[str, str], Any] = {
     ("PUT", "/v1/people/{person}/private"): {"attributes": ["smiling"]},
+    ("PUT", "/v1/people/{person}/retention"): {"frames": 5000},
     ("PUT", "/v1/apps/{app}/public"): {"attributes": ["gender"]},
     ("POST", "/v1/proposals/{job}/answer"): {"answer": "refuse"},
     ("POST", "/v1/grants/{number}/revocation"): {"reason": "enough"},
     ("POST", "/v1/releases"): {"person": "ann", "latest": 1},
+    ("POST", "/v1/releases/batch"): {"releases": [{"person": "ann", "latest": 1}]},
     ("POST", "/v1/witness"): {"head": asdict(TreeHead.sign(SigningKey.generate(), 0, EMPTY, "now"))},
     ("POST", "/v1/attackers"): {"name": "naive Bayes, tuned"},
+    ("POST", "/v1/principals/{id}/enrolment"): {},
+    ("PUT", "/v1/me/key"): {"public_key": KEY.public.hex()},
+    ("PUT", "/v1/people/{person}/keys"): {"keys": {}},
 }
 
 
@@ -84,11 +107,17 @@ def concrete(service, method, path):
     if "frames" in path or "query" in path:
         sent = {"content": service.picture()} if method == "POST" else {}
         values["frame"] = service.as_("ann").add_frame(service.picture())
+    if path.endswith("/frames/batch"):
+        sent = {"files": [("pictures", ("a.png", service.picture()))]}
+    if path.endswith("/devices"):
+        sent = {"json": {"name": f"door {next(NAMES)}"}} if method == "POST" else {}
+    if "{device}" in path:
+        values["device"] = service.as_("ann").add_device(f"door {next(NAMES)}")[0].id
     if "{job}" in path:
         values["job"] = service.as_("weather").propose("ann", frames=more).id
         if "proposals" in path:
             service.work()
-    if "{number}" in path or path == "/v1/releases":
+    if "{number}" in path or path == "/v1/releases" or "streams" in path:
         values["number"] = str(service.grant(frames=more))
     return path.format(**values), sent
 
@@ -101,8 +130,17 @@ def test_matrix(shared_service, method, path):
     for caller in sorted(CALLERS, key=lambda name: expected[name] < 400):  # who is refused comes first
         if 200 in found.values():  # what one may end is not there for the next
             address, sent = concrete(shared_service, method, path)
-        answer = shared_service.call(caller, method, address, **sent)
+        if (method, path, expected[caller]) == ("DELETE", "/v1/people/{person}", 200):
+            person, client = shared_service.enrolled(f"passing {next(NAMES)}", "owner")
+            address, caller_now = f"/v1/people/{person.name}", caller if caller == "operator" else person.name
+            shared_service.tokens[person.name] = client.rotate_token()
+            client.close()
+            answer = shared_service.call(caller_now, method, address)
+        else:
+            answer = shared_service.call(caller, method, address, **sent)
         found[caller] = answer.status_code
+        if path == "/v1/me/token" and answer.status_code == 201:
+            shared_service.renew(caller, answer.json()["token"])
         if answer.status_code >= 400:
             assert list(answer.json()) == ["error"]
     shared_service.work()
@@ -110,7 +148,7 @@ def test_matrix(shared_service, method, path):
 
 
 def test_table_and_matrix_agree():
-    roles = {"ann": "owner", "weather": "app", "operator": "operator"}
+    roles = {"ann": "owner", "weather": "app", "operator": "operator", "device": "device"}
     assert set(MATRIX) == set(ACCESS)
     for route, row in MATRIX.items():
         statuses = dict(zip(CALLERS, map(int, row.split()), strict=True))
@@ -121,7 +159,9 @@ def test_table_and_matrix_agree():
 def test_refusals_change_nothing(shared_service):
     before = shared_service.gateway.audit.head()
     for method, path in ACCESS:
-        address = path.format(id="x", person="ann", frame="x", app="weather", job="x", number="1", name="x", key="x")
+        address = path.format(
+            id="x", person="ann", frame="x", device="x", app="weather", job="x", number="1", name="x", key="x"
+        )
         for caller in ("anonymous", "expired", "revoked"):
             sent = {"content": b"{", "headers": {"Content-Type": "application/json"}}
             answer = shared_service.call(caller, method, address, **sent)
@@ -142,8 +182,9 @@ def test_what_is_no_bearer_token_opens_nothing(shared_service):
 
 def test_a_revoked_token_opens_nothing_from_the_next_request_on(shared_service):
     operator = shared_service.as_("operator")
-    principal, token = operator.create_principal(f"passing {next(NAMES)}", "app")
-    header = {"Authorization": f"Bearer {token}"}
+    principal, passing = shared_service.enrolled(f"passing {next(NAMES)}", "app")
+    header = {"Authorization": f"Bearer {passing.rotate_token()}"}
+    passing.close()
     assert shared_service.call("anonymous", "GET", "/v1/me", headers=header).status_code == 200
     operator.revoke_principal(principal.id)
     assert shared_service.call("anonymous", "GET", "/v1/me", headers=header).status_code == 401

@@ -13,12 +13,12 @@ import pytest
 from PIL import Image
 from smallservice import TLS, open_service
 
-from blindsight.client import Client, Hit, sift_document
+from blindsight.client import Client, Hit, Identity, enrol, sift_document
 from blindsight.crypto.merkle import TreeHead, check_receipt
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, ServiceError, UnknownNameError
-from blindsight.service.library import Shelf
 from blindsight.service.log import verify_export
-from blindsight.service.siftjson import sift_from_json
+from blindsight.service.proposals import sift_from_json
+from blindsight.service.routes import Library
 from blindsight.sift.personal import PersonalSift
 from blindsight.sift.sift import Quantiser
 
@@ -91,10 +91,10 @@ def test_sifts_arrive_as_they_were_sent(shared_service):
 
 
 def test_a_query_may_not_be_a_bomb(shared_service, monkeypatch):
-    monkeypatch.setattr(Shelf, "index", lambda self, name: SimpleNamespace(mode="local", side=8))
+    monkeypatch.setattr(Library, "index", lambda self, name: SimpleNamespace(mode="local", side=8))
     stream = io.BytesIO()
-    Image.new("1", (4_001, 4_000)).save(stream, "PNG")
-    with pytest.raises(InputError, match="16,000,000"):
+    Image.new("1", (5_001, 10_000)).save(stream, "PNG")
+    with pytest.raises(InputError, match="50,000,000"):
         shared_service.as_("weather").search("noisy", stream.getvalue())
 
 
@@ -111,17 +111,29 @@ def test_pictures_go_in_and_come_back_to_their_person(shared_service):
     assert ann.person().frames == before
 
 
-def test_principals_come_and_go(shared_on_each):
+def test_principals_come_and_go(shared_on_each, tmp_path):
     operator = shared_on_each.as_("operator")
-    made, token = operator.create_principal("zoe", "owner", days=7)
+    made, code = operator.create_principal("zoe", "owner", days=7)
     assert made.expires is not None
-    with shared_on_each.client(token) as zoe:
+    hers = enrol(shared_on_each.url, code, verify=TLS, timeout=60)
+    assert (hers.name, hers.role) == ("zoe", "owner")
+    assert not any(secret in repr(hers) for secret in (hers.token, hers.key))
+    with pytest.raises(PrivacyError, match="redeemed already"):
+        enrol(shared_on_each.url, code, verify=TLS, timeout=60)
+    hers.save(tmp_path / "zoe")
+    assert ((tmp_path / "zoe").stat().st_mode & 0o777, Identity.load(tmp_path / "zoe")) == (0o600, hers)
+    with pytest.raises(InputError, match="there already"):
+        hers.save(tmp_path / "zoe")
+    with Client.of(hers, verify=TLS, timeout=60) as zoe:
         assert zoe.me.name == "zoe"
-        _, newer = operator.rotate_token(made.id)
-        with pytest.raises(PrivacyError, match="token"):
-            zoe.frames()
+        newer = zoe.rotate_token()
+        assert zoe.frames() == ()
+        with shared_on_each.client(hers.token) as before, pytest.raises(PrivacyError, match="token"):
+            before.frames()
     with shared_on_each.client(newer) as zoe:
         assert zoe.frames() == ()
+        with pytest.raises(MessageError, match="another key"):  # than this client has
+            zoe.add_frame(shared_on_each.picture())
         assert operator.revoke_principal(made.id).revoked is not None
         with pytest.raises(PrivacyError, match="token"):
             zoe.frames()

@@ -39,10 +39,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.audit.finding import Finding, Interval, Verdict, rate
-from blindsight.audit.leakage.guesses import UnknownSettingsLeak, attack_unknown_settings, unknown_settings_findings
-from blindsight.audit.leakage.linear import Case, leaky_cases
-from blindsight.audit.leakage.recovery import Loss, Vector, cosine, mean_interval
-from blindsight.audit.leakage.schemes import SchemeLeak, attack_schemes, scheme_findings
+from blindsight.audit.leakage.recovery import (
+    RECOVERED,
+    Loss,
+    UnknownSettingsLeak,
+    Vector,
+    attack_unknown_settings,
+    cosine,
+    gradient_step,
+    mean_interval,
+    recover_from_hinge_step,
+    unknown_settings_findings,
+)
+from blindsight.audit.leakage.schemes import Case, SchemeLeak, attack_schemes, leaky_cases, scheme_findings
 from blindsight.crypto.encoding import FixedPoint
 from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
@@ -375,6 +384,43 @@ def study_leakage(
         schemes=schemes,
         averages=attack_averages(private, victims=victims, random_state=generator, progress=progress),
         singles=tuple(singles),
+    )
+
+
+def trained_step_findings(
+    samples: ArrayLike, labels: ArrayLike, *, steps: int = 200, random_state: int | np.random.Generator | None = None
+) -> tuple[Finding, ...]:
+    """Recover samples from hinge steps of a trained model: those beyond the margin send nothing, all others themselves.
+
+    `labels` are -1 or 1. The model is trained on half of the samples; steps are made on the others. Other findings
+    begin at weights that have yet to learn, where every sample is within the margin.
+    """
+    from sklearn.svm import LinearSVC
+
+    rows, signs = np.asarray(samples, dtype=np.float64), np.asarray(labels)
+    order = science(random_state).permutation(len(rows))
+    known, asked = order[: len(rows) // 2], order[len(rows) // 2 :][:steps]
+    model = LinearSVC(loss="hinge", fit_intercept=False, random_state=0, max_iter=20_000).fit(rows[known], signs[known])
+    weights = model.coef_[0]
+    within = signs[asked] * (rows[asked] @ weights) <= 1
+    shown = np.zeros(len(asked), dtype=np.bool_)
+    for place, row in enumerate(asked):
+        after = gradient_step(weights, rows[row : row + 1], [signs[row]], loss="hinge", learning_rate=0.1)
+        shown[place] = recover_from_hinge_step(weights, after, 0.1).closest(rows[row]) >= RECOVERED
+    groups = {"within the margin": within, "beyond the margin": ~within}
+    return tuple(
+        Finding(
+            claim=f"a hinge step of a trained model does not show a sample {name} ({group.sum()} of {len(asked)})",
+            source="nobody",
+            proven="false: the step is the sample" if group is within else "nothing is sent",
+            measure="share of samples recovered",
+            measured=rate(int(shown[group].sum()), int(group.sum())),
+            verdict="leaks" if shown[group].any() else "not refuted",
+            attack="a step of SGD on one sample, by a linear SVM trained on others",
+            details={"steps": len(asked), "with margins of one at most": int(within.sum())},
+        )
+        for name, group in groups.items()
+        if group.any()
     )
 
 

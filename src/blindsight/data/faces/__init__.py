@@ -209,10 +209,7 @@ def _streams(random_state: int) -> list[np.random.Generator]:
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc reuse memory instead of handing it back to the system and paging it in anew: a quarter of the time.
-
-    Once a block was freed, glibc keeps blocks up to that size (at most 32 MB) for itself. Elsewhere this does nothing.
-    """
+    """Free a large block: from then on glibc keeps blocks up to that size instead of paging them in again."""
     block = np.empty(31 * 2**20, dtype=np.uint8)
     del block
 

@@ -36,8 +36,8 @@ class Canvas:
     """A window onto a batch of pictures, with the coordinates of its pixels.
 
     `x` and `y` are in units of the head (the eyes lie at y = 0, the chin near 0.55) and roll with it; `face_x` replaces
-    `x` for what lies on the face and moves when the head turns; `body_x` and `body_y` belong to the body, which does
-    not roll; `right` and `down` are picture coordinates in -1..1, for the background.
+    `x` on the face and moves when the head turns; `body_x` and `body_y` belong to the body, which does not roll;
+    `right` and `down` are picture coordinates in -1..1, for the background.
     """
 
     pixels: Array  # (b, 3, h, w), 0..1
@@ -172,7 +172,6 @@ class Dice:
 
 
 def palette(colours: Colours, index: Array) -> Array:
-    """Return the colours (n, 3, 1, 1) at these places (n, 1, 1) of a list."""
     table = np.asarray(colours, dtype=np.float32) / np.float32(255.0)
     return table[index[:, 0, 0].astype(np.int64)][:, :, None, None]
 
@@ -181,7 +180,6 @@ class Part:
     """A part of the picture: traits of shape (n, 1, 1) or (n, 3, 1, 1), one row per picture, or smaller parts."""
 
     def __getitem__(self, rows: Rows | slice) -> Self:
-        """Return the part on these pictures alone."""
         some = object.__new__(type(self))
         for name, trait in vars(self).items():
             # Double precision would double the cost of every pixel.
@@ -191,12 +189,11 @@ class Part:
 
 
 class Sitting:
-    """Who sits for a portrait, and in which circumstances: the numbers that several parts of a picture share.
+    """The sitter and the circumstances: the numbers that several parts of a picture share.
 
-    Chance is organised so that nothing disturbs anything else. Every part of a picture owns two streams, one drawn per
-    person and one per picture, and takes one column of uniform numbers per trait whatever the attributes are. So
-    pictures of one person share a face, the first pictures of a long series equal a short series, and switching one
-    attribute leaves all other traits as they were.
+    Every part of a picture owns two random streams, one per person and one per picture, and takes one column of uniform
+    numbers per trait whatever the attributes are. So pictures of one person share a face, the first pictures of a long
+    series equal a short series, and switching one attribute leaves all other traits as they were.
     """
 
     def __init__(self, has: Mapping[str, Array], persons: Rows, streams: Iterator[np.random.Generator]) -> None:
@@ -236,7 +233,6 @@ def _skin_colour(melanin: Array) -> Array:
 
 
 def _hair_colour(person: Dice, melanin: Array, age: Array) -> Array:
-    """Dark hair goes with dark skin, grey with age."""
     dark, any_shade = person.pick(3), person.pick(len(_HAIR))
     shade = palette(_HAIR, np.where(person.uniform() < 0.25 + 0.9 * melanin, dark, any_shade))
     greying = np.clip(age * person.uniform(0.2, 1.4), 0.0, 0.95) * (age > 0.4)
@@ -260,7 +256,6 @@ class Pose(Part):
         assert np.abs(self.sine).max() <= MAX_SINE
 
     def canvas(self, size: int) -> Canvas:
-        """Stretch an empty canvas of size x size pixels per picture."""
         centres = (np.arange(size, dtype=np.float32) + np.float32(0.5)) * np.float32(2.0 / size) - np.float32(1.0)
         right, down = centres[None, None, :], centres[None, :, None]
         body_x, body_y = (right - self.shift_x) / self.scale, (down - self.shift_y) / self.scale
@@ -273,5 +268,4 @@ class Pose(Part):
 
 
 def flag(condition: NDArray[np.bool_]) -> Array:
-    """Return 1 where a condition holds, else 0, in single precision."""
     return condition.astype(np.float32)

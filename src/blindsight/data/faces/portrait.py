@@ -78,7 +78,6 @@ class Backdrop(Part):
         c.pixels[...] = self.wall * light[:, None]
 
     def _picture(self, c: Canvas) -> None:
-        """A wall with a framed picture above a darker panel."""
         self._wall(c)
         across, down = np.abs(c.right - self.side * self.place_x), np.abs(c.down - self.place_y)
         mount = mix(self.wall, rgb(255, 255, 250), 0.6)
@@ -88,7 +87,6 @@ class Backdrop(Part):
         c.shade(-0.14 * cover(0.45 + 0.1 * self.phase - c.down, 0.04))
 
     def _shelf(self, c: Canvas) -> None:
-        """Books on wooden shelves."""
         wood = mix(self.wall, rgb(110, 78, 52), 0.8)
         c.pixels[...] = mix(self.wall, wood * 0.55, 0.85)
         place = (c.right + 1.0) * 4.5 + self.phase
@@ -105,7 +103,6 @@ class Backdrop(Part):
             c.paint(cover(np.abs(c.down - floor - 0.03) - 0.035, 0.03), wood)
 
     def _window(self, c: Canvas) -> None:
-        """Daylight between a curtain and the wall."""
         self._wall(c)
         across = (c.right - self.side * 0.72) * self.side
         sky = mix(rgb(225, 238, 246), rgb(180, 205, 225), self.weather)
@@ -128,7 +125,6 @@ class Backdrop(Part):
             high.paint(0.75 * bump(puff), rgb(252, 252, 252))
 
     def _hills(self, c: Canvas) -> None:
-        """Far hills behind a meadow."""
         self._sky(c)
         far = 0.10 * wave(c.right * 0.35 + self.phase) + 0.04 * wave(c.right * 0.9 + 3.0 * self.phase)
         c.paint(
@@ -138,7 +134,6 @@ class Backdrop(Part):
         c.paint(cover(self.place_y + 0.62 + near - c.down, 0.08), mix(rgb(96, 142, 70), rgb(140, 150, 80), self.phase))
 
     def _trees(self, c: Canvas) -> None:
-        """Leaves over a lawn."""
         self._sky(c)
         c.paint(cover(0.25 - c.down, 0.2), rgb(110, 140, 76))
         for i in range(11):
@@ -148,7 +143,6 @@ class Backdrop(Part):
             c.paint(0.85 * cover(crown, 0.14), mix(rgb(48, 88, 50), rgb(140, 176, 92), shade))
 
     def _sea(self, c: Canvas) -> None:
-        """Water behind a beach."""
         self._sky(c)
         level = self.place_y + 0.45
         c.paint(cover(level - c.down, 0.03), mix(rgb(62, 128, 160), rgb(90, 160, 170), self.weather))
@@ -434,8 +428,8 @@ class Mouth(Part):
 class Hair(Part):
     """A cap of hair with an opening for the face, and long hair that falls behind the neck.
 
-    A fringe over the forehead is the same cap with a lower, combed opening. People without hair on top cover their
-    forehead with a headband instead (see `Hat`), and so do a few others.
+    A fringe is the same cap with a lower opening. People without hair on top, and a few others, cover their forehead
+    with a headband instead (see `Hat`).
     """
 
     def __init__(self, sitting: Sitting, head: Head) -> None:
@@ -516,7 +510,6 @@ class Hair(Part):
         return (1.0 - squircle(across * across, high * high, self.square)) * 0.40
 
     def _curls(self, x: Array, y: Array) -> tuple[Array, Array]:
-        """Return what curls add to the outline and to the tone."""
         outline = 0.016 * self.curl * (wave(4.1 * x + 1.7 * y) + wave(4.6 * y - 2.3 * x + 0.3))
         warp = 0.25 * wave(2.3 * y + 1.1 * x)
         return outline, 0.16 * self.curl * wave(7.0 * x + 3.0 * y + warp) * wave(6.0 * y - 2.6 * x - warp)

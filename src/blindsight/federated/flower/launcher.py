@@ -5,22 +5,20 @@
     python -m blindsight.federated.flower.launcher superlink ...    # those of flower-superlink
 
 Flower starts a program for every message to a ClientApp, which costs two CPU seconds before any work, and a SuperNode
-asks for messages every three seconds. Here the executor (Flower: SuperExec) is a process that has imported Flower,
-Blindsight and whatever packages the app imported before, and `ForkingExecutor` forks it for each message: an app still
-finds a process of its own, with nothing of the app in it. The SuperNode wakes its executor when there is work, and lets
-nobody but this executor fetch it: it shows a secret that is never on a disk (`--isolation process`). A node that asks
-this SuperLink for messages is answered when there is one (`Holding`), so it asks every few seconds; of Flower's own
-SuperLink it asks every quarter of a second in a run and every second between runs, as a ServerApp asks for replies. All
-else is Flower's own.
+asks for messages every three seconds. Here the executor (Flower: SuperExec) has imported Flower, Blindsight and the
+packages the app imported before, and `ForkingExecutor` forks it for each message: an app still finds a process of its
+own, with nothing of the app in it. The SuperNode wakes its executor when there is work, and lets only this executor
+fetch it: it shows a secret that is never on a disk (`--isolation process`). A node that asks this SuperLink for
+messages is answered when there is one (`Holding`), so it asks every few seconds; of Flower's own SuperLink it asks
+every quarter of a second in a run and every second between runs, as a ServerApp asks for replies. All else is Flower's.
 
-Whoever reaches Flower's control interface may register nodes and submit runs, whose code is executed beside the
-aggregator's keys. The SuperLink of this launcher answers there to programs on its own machine alone (`OnlyFromHere`).
+Anyone who reaches Flower's control interface may register nodes and submit runs, whose code is executed next to the
+aggregator's keys. The SuperLink of this launcher answers there only to programs on its own machine (`OnlyFromHere`).
+With `BLINDSIGHT_APP`, the SHA-256 of an app's bundle, in the environment, no other app is installed or run, whatever
+the SuperLink sends.
 
-With `BLINDSIGHT_APP`, the SHA-256 of an app's bundle, in the environment, no other app is installed or run,
-whatever the SuperLink sends.
-
-The seams in Flower are its `Executor` protocol, the SuperLink's hooks and some module attributes. `_seam` refuses a
-version that lacks one: a SuperLink whose control interface would be open does not start.
+What is replaced in Flower is its `Executor` protocol, the SuperLink's hooks and some module attributes. `_seam` refuses
+a version that lacks one: a SuperLink whose control interface would be open does not start.
 """
 
 import argparse
@@ -152,7 +150,7 @@ def superexec(arguments: Sequence[str], wake: int | None = None) -> None:
 
 
 def supernode(arguments: Sequence[str]) -> None:
-    """Run Flower's SuperNode, and a warm executor beside it that ends with it."""
+    """Run Flower's SuperNode, and a warm executor that ends with it."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=9094)
@@ -187,7 +185,6 @@ def supernode(arguments: Sequence[str]) -> None:
 
 
 def _retry_soon() -> None:
-    """Ask for an object that is still being uploaded again soon."""
     module = _seam("flwr.supercore.inflatable.inflatable_utils", "pull_objects")
     for function in (module.pull_objects, module.pull_and_inflate_object_from_tree):
         function.__kwdefaults__["initial_backoff"] = _FIRST_RETRY
@@ -196,8 +193,7 @@ def _retry_soon() -> None:
 class _Polling:
     """How a SuperNode waits: Flower says 3 seconds between messages, and half a second for a reply of its app.
 
-    As an interceptor of its requests it asks the SuperLink to wait for a message (RFC 7240: Prefer), and knows whether
-    it did.
+    As an interceptor of its requests it asks the SuperLink to hold them (RFC 7240: Prefer), and knows whether it did.
     """
 
     def __init__(self, awaken: int) -> None:
@@ -288,7 +284,6 @@ class Holding:
 
 
 async def _whole(receive: Any) -> bytes:
-    """Return the body of a request."""
     body, more = b"", True
     while more:
         part = await receive()
@@ -297,7 +292,7 @@ async def _whole(receive: Any) -> bytes:
 
 
 def _again(body: bytes, receive: Any) -> Any:
-    """Return what hands out a body that was read already, and then whatever else comes."""
+    """Return a `receive` that hands out a body that was read already, then what follows."""
     parts = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Any:
@@ -315,7 +310,6 @@ def _node_in(body: bytes) -> int:
 
 
 def _lean() -> None:
-    """Let the web applications of this process have their middleware in one layer."""
     from fastapi import FastAPI
 
     build = FastAPI.build_middleware_stack
@@ -328,10 +322,7 @@ def _lean() -> None:
 
 
 def in_one_layer(layers: Sequence[Any]) -> list[Any]:
-    """Return middleware that does the same in the same order, with functions that follow one another made one layer.
-
-    Each of Flower's nine layers is a task group with streams of its own: together they took most of a request's time.
-    """
+    """Merge consecutive function middlewares into one layer: Flower's nine took most of a request's time."""
     from starlette.middleware import Middleware
     from starlette.middleware.base import BaseHTTPMiddleware
 
@@ -461,7 +452,6 @@ def _flush() -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the program that the first argument names."""
     programs: dict[str, Callable[[Sequence[str]], None]] = {
         "supernode": supernode,
         "superexec": superexec,

@@ -1,4 +1,4 @@
-"""The client mod: whatever a ClientApp learns leaves its node encrypted, and nothing else of a training does.
+"""The client mod: what a ClientApp learns leaves its node encrypted, and nothing else of a training does.
 
 ::
 
@@ -6,18 +6,16 @@
 
 *The guarantee.* A training that the server asks for without encryption is refused, and so is one with another model or
 config than the aggregator signed. One that it asks for through `Encrypted` runs the app as it is, takes the difference
-between the arrays that came and those that the app returns, and contributes it to a sum (`sums`). How many examples an
-owner has travels inside that sum, as a weight, and so do the metrics that the run config names; all others stay here,
-and so does what an app that fails has to say. What was not sent, for want of room, stays on this node's disk and is
-sent later. Of what goes wrong on this node the server is told no more than the kind of error; sentences about its own
-messages, and about what this node refuses, it is told (`answer`). What the app replies to evaluations passes unchanged:
-the server sees its metrics.
+between the arrays that came and those that the app returns, and contributes it to a sum (`sums`). The owner's number of
+examples travels inside that sum, as a weight, and so do the metrics that the run config names; all others stay here,
+and so does what a failing app says. What was not sent, for want of room, stays on this node's disk and is sent later.
+Of what goes wrong on this node the server is told only the kind of error; sentences about its own messages, and about
+what this node refuses, it is told (`answer`). What the app replies to evaluations passes unchanged: the server sees its
+metrics.
 
-An app of Flower's older interface (a ``client_fn`` that returns a NumPyClient) is asked in that interface: its fit and
-evaluate get parameters and config, and what they return is read as a reply of the present one.
-
-On the key generator's node the app is never called. Other mods of an app (one that clips and adds noise, say) come
-after this one in the list, so that they see what the app returns.
+An app of Flower's older interface (a ``client_fn`` that returns a NumPyClient) is asked in that interface, and what its
+fit and evaluate return is read as a reply of the present one. On the key generator's node the app is never called.
+Other mods of an app (one that clips and adds noise, say) come after this one, so that they see what the app returns.
 
 The node-config says who this node is:
 
@@ -88,9 +86,9 @@ def encrypted_updates(message: Message, context: Context, call_next: ClientAppCa
 def answer(message: Message, context: Context, members_do: Mapping[str, Do]) -> Message:
     """Return the reply to one of Blindsight's messages; `members_do` is what members do, by kind, besides the protocol.
 
-    One message at a time: a second process with the same key store waits, so that no state is written by two. What is
-    wrong with a message, or against a rule of this node, the server is told; any other error may speak of files and
-    data that are none of its business, and goes to this node's log.
+    One message at a time: a second process with the same key store waits, so that two never write state. The server is
+    told what is wrong with a message, or against a rule of this node; any other error may speak of files and data, and
+    goes to this node's log.
     """
     kind = ""
     try:
@@ -259,7 +257,6 @@ def _present(content: RecordDict, kind: str, names: list[str]) -> RecordDict:
 
 
 def handler_of(config: Mapping[str, Any]) -> MemberHandler | GeneratorHandler:
-    """Return the handler of the party that this node-config describes."""
     role = config.get("role", MEMBER_ROLE)
     if role not in ROLES:
         raise UnknownNameError("role in the node-config", str(role), ROLES)

@@ -7,11 +7,10 @@
 
     flwr run . --federation-config num-supernodes=11                    # ten members and the key generator
 
-The server makes the identities of all parties in a folder of its own, before the first round, and `simulated_nodes`
-gives each virtual node its own: the last partition is the key generator's, and the app sees one partition less. Every
-message of the protocol is made and checked as between machines; what is *not* real is that one machine holds all keys.
-Take the mod out before you deploy: a node without it never uses such keys, and one with it answers nobody but a
-simulation on its own machine.
+The server makes all parties' identities in a folder of its own before the first round, and `simulated_nodes` gives each
+virtual node its own: the last partition is the key generator's, and the app sees one partition less. Messages are made
+and checked as between machines, but one machine holds all keys. Take the mod out before you deploy: a node without it
+never uses such keys, and one with it answers nobody but a simulation on its own machine.
 """
 
 import copy
@@ -55,9 +54,9 @@ def simulated_nodes(message: Message, context: Context, call_next: ClientAppCall
 
 
 def make_parties(grid: Grid, *, members: int, seconds: float) -> tuple[KeyStore, Members]:
-    """Wait for so many virtual nodes and make everybody's keys, the last node's as key generator; return the server's.
+    """Wait for the virtual nodes and make everybody's keys, the last node's as key generator; return the server's.
 
-    Flower starts all nodes of a simulation at once, so those that are there when no more come are all.
+    Flower starts all nodes of a simulation at once: those that are there when no more come are all.
     """
     folder, nodes, until = _folder(grid.run.run_id), -1, time.monotonic() + seconds
     while (found := len(list(grid.get_node_ids()))) <= members or found != nodes:

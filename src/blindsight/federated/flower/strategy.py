@@ -6,12 +6,12 @@
     strategy.start(grid=grid, initial_arrays=arrays, num_rounds=3)
 
 with the mod `encrypted_updates` in the ClientApp, and one SuperNode that is the key generator (`mod`). The wrapped
-strategy configures training and evaluation as always, gets one reply a round, which is the weighted mean of all, and
-does with it what it does: FedAvg, FedProx, FedAvgM, FedAdam, FedYogi, FedAdagrad and your own. One that compares single
-updates (Krum, FedMedian, ...) is refused. With a sparse scheme, members send their largest changes first and the rest
-later. A round lasts until all members that were there have replied, or the ``timeout`` of `start` has passed; one with
-too few contributions leaves the model as it is, and if no round at all gave a sum, `start` raises. Who contributed, why
-others did not and what was cut is in `reports`; what is protected, and from whom, in `statement`.
+strategy configures training and evaluation as always and gets one reply a round, the weighted mean of all: FedAvg,
+FedProx, FedAvgM, FedAdam, FedYogi, FedAdagrad and your own. One that compares single updates (Krum, FedMedian, ...) is
+refused. With a sparse scheme, members send their largest changes first and the rest later. A round lasts until all
+members that were there have replied, or the ``timeout`` of `start` has passed; one with too few contributions leaves
+the model as it is, and if no round at all gave a sum, `start` raises. `reports` says who contributed, why others did
+not and what was cut; `statement` what is protected, and from whom.
 
 *One sum a round.* Members learn from the model and config that the aggregator signed, once, and a round is opened at
 most once (`sums.roles`): whatever the network between loses or forges, there are never two sums of one round.
@@ -84,11 +84,7 @@ _HOOKS = ("summary", "configure_train", "aggregate_train", "configure_evaluate",
 
 @dataclass(frozen=True)
 class SumReport:
-    """Who is in the sum of a round, why others are not, and why there is no sum, if there is none.
-
-    Of all contributors together: the number of `examples`, how many of their values were beyond the range of the run
-    and were `clipped`, and how many of them had more examples than count (`cut`).
-    """
+    """Who is in a round's sum and why others are not; of all together: `examples`, `clipped` values, `cut` owners."""
 
     round: int
     contributors: tuple[str, ...]
@@ -370,7 +366,6 @@ class Encrypted(Strategy):
         return self._begun
 
     def _missing(self, server: SumServer, heard: Collection[str]) -> dict[str, str]:
-        """Return what is known of members that may not be in the sum."""
         silent = [name for name in self._asked.values() if name not in heard]
         return dict.fromkeys(silent, "it stopped, or did not reply in time.") | server.refused
 
@@ -393,7 +388,6 @@ class Encrypted(Strategy):
     # How a run begins
 
     def _set_up(self, grid: Grid, arrays: ArrayRecord) -> tuple[SumServer, GridTransport]:
-        """Wait for members, and let the key generator open a run of sums for this model."""
         if self.simulated:
             self.store, self.members = make_parties(grid, members=self.users, seconds=self.wait)
             self.users = len(self.members.owners)

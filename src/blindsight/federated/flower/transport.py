@@ -1,22 +1,20 @@
 """Flower's Grid as a transport, Blindsight's messages inside Flower's, and models as vectors of numbers.
 
-*The transport*: names instead of node numbers, responses as they come, nodes that come and go. Every node proves who
-it is before anything else is sent to it (`identity`). Nobody waits for a node that keeps silent about that, except at
-the beginning, when nobody else is known; it is asked again later, after ever longer pauses. Replies are pulled a few at
-a time, so that the server holds few contributions at once. `GridTransport.traffic` counts what each kind took.
+*The transport*: names instead of node numbers, responses as they come, nodes that come and go. Every node proves who it
+is before anything else is sent to it (`identity`). A silent node is not waited for, except at the beginning, when
+nobody else is known; it is asked again later, after ever longer pauses. Replies are pulled a few at a time, so
+that the server holds few contributions at once. `GridTransport.traffic` counts what each kind took.
 
-All messages are of Flower's type "train": Flower hands a message to an app's mods only if the app has a function for
-its type (for "train.blindsight", one of that name), and every app that learns has one to train. What they are stands in
-a record of ours.
+*Messages* are all of Flower's type "train": Flower hands a message to an app's mods only if the app has a function for
+its type, and every app that learns has one to train. A record of ours says what they are. Flower carries every record,
+every array and every 20 MB of one in requests of their own, each of which costs the SuperLink some ten CPU
+milliseconds. So a message is one ConfigRecord with all its parts, up to 2 MB of them. Larger ones, which Flower would
+encode and hash as one block (ten times as long for 100 MB), travel as arrays of uint8 of a serialisation type of their
+own, plain bytes: nothing is copied to pack them, and nothing from elsewhere is parsed to unpack them. Of text from
+elsewhere, which ends up in logs, 500 printable characters are kept.
 
-*Messages.* Flower carries every record, every array and every 20 MB of one in requests of their own, each of which
-costs the SuperLink some ten CPU milliseconds. So a message is one ConfigRecord with all its parts, up to 2 MB of them.
-Larger ones, which Flower would encode and hash as one block (ten times as long for 100 MB), travel as arrays of uint8,
-of a serialisation type of their own, plain bytes: nothing is copied to pack them, and nothing that came from elsewhere
-is parsed to unpack them. Text that came from elsewhere ends up in logs: of it, 500 printable characters are kept.
-
-*Models.* As a vector, a model is all of its numbers. What comes back of integers (a counter of batches, say) is
-floating point, as Flower's own strategies make them.
+*Models.* As a vector, a model is all of its numbers. Integers (a counter of batches, say) come back as floating point,
+as Flower's own strategies make them.
 """
 
 import hashlib
@@ -52,7 +50,6 @@ _GONE = frozenset({3, 4, 5, 8})  # codes of Flower's errors: message, reply or n
 
 
 def pack(kind: str, parts: Sequence[bytes], *, error: str = "") -> RecordDict:
-    """Return Flower's records for a message of this kind."""
     if sum(map(len, parts)) <= _INLINE:
         return RecordDict({HEAD: ConfigRecord({"kind": kind, "parts": list(parts), "error": error})})
     arrays = {_key(number): Array("uint8", (len(part),), _BYTES, part) for number, part in enumerate(parts)}
@@ -144,7 +141,6 @@ def _part(arrays: ArrayRecord, number: int) -> bytes:
 
 
 def flatten(arrays: ArrayRecord) -> Floats:
-    """Return all numbers of a record in the order of its arrays."""
     parts = [_numbers(name, value).astype(np.float64).ravel() for name, value in arrays.items()]
     vector: Floats = np.concatenate(parts) if parts else np.zeros(0)
     return vector
@@ -164,10 +160,7 @@ def unflatten(vector: Floats, like: ArrayRecord) -> ArrayRecord:
 
 
 def aligned(arrays: ArrayRecord, like: ArrayRecord) -> ArrayRecord:
-    """Return arrays in the order of the model that was sent; refuse others than that model has.
-
-    Any type of numbers will do: they are sent at the fixed point of the run anyway.
-    """
+    """Return arrays, of any type of numbers, in the order of the model that was sent; refuse others than it has."""
     wanted, found = ({name: tuple(value.shape) for name, value in record.items()} for record in (like, arrays))
     for name in [*wanted, *found]:
         if wanted.get(name) != found.get(name):
@@ -194,10 +187,7 @@ def _told(shape: tuple[int, ...] | None) -> str:
 
 @dataclass
 class Traffic:
-    """What the messages of one kind took: how many there were, bytes there and back, wall seconds.
-
-    The seconds are those of waiting for responses, with what was done with each before the next.
-    """
+    """What the messages of one kind took: number, bytes there and back, and seconds of waiting and handling."""
 
     messages: int = 0
     sent: int = 0
@@ -207,10 +197,7 @@ class Traffic:
 
 @dataclass
 class _Stranger:
-    """A node that has not said who it is: what it was asked, the ticket of its answer, and when that is overdue.
-
-    One that was refused is asked again at `again`, `pause` seconds after its refusal.
-    """
+    """A node that has not said who it is; one that was refused is asked again at `again`, after `pause` seconds."""
 
     message: bytes = b""
     ticket: str = ""
@@ -223,7 +210,7 @@ class GridTransport:
     """Carries Blindsight's messages over a Grid to the members of a federation."""
 
     def __init__(self, grid: Grid, members: Members, *, hello_seconds: float = 60.0) -> None:
-        """Know nobody yet; a node that does not say who it is in so many seconds is refused until it does."""
+        """Know nobody yet; a node that does not say who it is within `hello_seconds` is refused until it does."""
         self._grid, self._hello_seconds = grid, hello_seconds
         self._strangers: dict[int, _Stranger] = {}
         self._arrived: dict[str, Response | None] = {}
@@ -232,11 +219,7 @@ class GridTransport:
         self.traffic: defaultdict[str, Traffic] = defaultdict(Traffic)
 
     def present(self) -> Mapping[str, int]:
-        """Return the members that can be reached now.
-
-        Nodes that are new are asked who they are; what they answer is waited for if nobody else is known, and else
-        heard the next time.
-        """
+        """Return the members that can be reached now; new nodes are asked, and waited for only if nobody is known."""
         nodes, now = set(self._grid.get_node_ids()), time.monotonic()
         self.directory.keep(nodes)
         self._strangers = {node: one for node, one in self._strangers.items() if node in nodes}
@@ -291,11 +274,7 @@ class GridTransport:
             self._refuse(node, one, "Flower took no message for it.")
 
     def _hear(self) -> None:
-        """Take in who nodes say they are, in the order in which they were asked.
-
-        Answers are waited for if nobody is known with whom to go on. A node whose answer is overdue is refused, until
-        it comes after all.
-        """
+        """Take in who nodes say they are; wait only if nobody is known; refuse an overdue node until it answers."""
         asked = {node: one for node, one in self._strangers.items() if one.ticket}
         left = max((one.due - time.monotonic() for one in asked.values()), default=0.0)
         patience = 0.0 if self.directory.nodes else left
@@ -344,7 +323,6 @@ class GridTransport:
 
 
 def envelope(node: int, kind: str, parts: Sequence[bytes]) -> Message:
-    """Return the message of Flower that carries parts to a node."""
     return Message(pack(kind, parts), dst_node_id=node, message_type=MessageType.TRAIN)
 
 

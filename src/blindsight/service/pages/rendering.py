@@ -1,7 +1,7 @@
-"""From plain data to a page: sessions, charts, templates, static files, and refusals that a person can read.
+"""Rendering of the page: sessions, charts, templates, static files, and refusals that a person can read.
 
 *The guarantee.* A token pasted once becomes a session, whose id is in a cookie: logging out ends it, and a token that
-expired or was revoked opens nothing, from that moment on. What changes anything is a POST that this page itself sent
+expired or was revoked opens nothing, from that moment on. Changes need a POST that this page itself sent
 (`check_origin`), with a cookie that browsers send to this page alone (`SameSite=Strict`). No token is ever in an
 address or a cookie. Browsers send the cookie to every port of this machine: log out on a machine whose other services
 you do not trust. Everything a template puts into a page is escaped; there is no script, style or event handler inside a
@@ -30,7 +30,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from blindsight.errors import BlindsightError
-from blindsight.service.demo import Showcase
+from blindsight.service.demo import Demos
 from blindsight.service.errors import Refusal, status_of, told
 from blindsight.service.gateway import Gateway
 from blindsight.service.principals import Principal, Principals, Role
@@ -67,12 +67,10 @@ class Sessions:
         return id
 
     def who(self, id: str | None) -> Principal | None:
-        """Return who is logged in, or None."""
         token, until = self._tokens.get(_digest(id or ""), ("", 0.0))
         return self._principals.authenticate(token) if self._clock() < until else None
 
     def end(self, id: str | None) -> None:
-        """Log out: the id opens nothing any more, whoever kept it."""
         with self._mutex:
             self._tokens.pop(_digest(id or ""), None)
 
@@ -87,9 +85,8 @@ def is_encrypted(request: Request, settings: ServiceSettings) -> bool:
 
 
 def check_origin(request: Request) -> None:
-    """Refuse what another site sent, or what does not say where it comes from.
-
-    A browser that was told to send no referrers makes the origin of a form "null"; it says so in `Sec-Fetch-Site`.
+    """Refuse what another site sent, or what does not say where it comes from. A browser that was told to send no
+    referrers makes the origin of a form "null"; it says so in `Sec-Fetch-Site`.
     """
     origin, host = request.headers.get("origin", "null"), request.headers.get("host", "")
     same = urlsplit(origin).netloc == host
@@ -100,7 +97,6 @@ def check_origin(request: Request) -> None:
 
 
 def require(who: Principal | None, *roles: Role) -> Principal:
-    """Return who looks, or refuse whoever did not log in or has another role."""
     if who is None:
         raise Refusal(401, "log in with a token first.")
     if roles and who.role not in roles:
@@ -114,9 +110,8 @@ LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 44
 
 @dataclass(frozen=True, kw_only=True)
 class LineChart:
-    """Several lines over the same `x`, whose places are named by `ticks`; `levels` are horizontal lines.
-
-    `alt` says in words what is to be seen. A line has None where it has no point.
+    """Several lines over the same `x`, whose places are named by `ticks`; `levels` are horizontal lines. `alt` says in
+    words what is to be seen. A line has None where it has no point.
     """
 
     x: Sequence[float]
@@ -130,31 +125,26 @@ class LineChart:
     alt: str
 
     def across(self, x: float) -> float:
-        """Return how far from the left a value stands."""
         first, last = self.x[0], self.x[-1]
         share = 0.5 if first == last else (x - first) / (last - first)
         return round(LEFT + 14 + share * (WIDTH - LEFT - RIGHT - 28), 1)
 
     def down(self, y: float) -> float:
-        """Return how far from the top a value stands."""
         share = (y - self.low) / (self.high - self.low)
         return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
 
     def points(self, line: str) -> list[tuple[float, float]]:
-        """Return the places of one line's points."""
         values = zip(self.x, self.lines[line], strict=False)
         return [(self.across(x), self.down(y)) for x, y in values if y is not None]
 
     @property
     def grid(self) -> list[tuple[float, str]]:
-        """Return where horizontal rules stand, and their numbers."""
         reach = self.high - self.low
         step, digits = (0.2, 1) if reach > 0.6 else (0.1, 1) if reach > 0.25 else (0.05, 2)
         values = [self.low + number * step for number in range(round(reach / step) + 1)]
         return [(self.down(value), f"{value:.{digits}f}") for value in values]
 
     def to_json(self) -> str:
-        """Return what a script needs to draw the same."""
         return json.dumps(
             {
                 "x": list(self.x),
@@ -195,15 +185,14 @@ _TYPES = {"css": "text/css", "js": "text/javascript", "txt": "text/plain"}
 class Pages:
     """What every tab needs: the service behind it, and the way to show something."""
 
-    def __init__(self, gateway: Gateway, showcase: Showcase, principals: Principals, settings: ServiceSettings) -> None:
-        self.gateway, self.showcase, self.principals, self.settings = gateway, showcase, principals, settings
+    def __init__(self, gateway: Gateway, demos: Demos, principals: Principals, settings: ServiceSettings) -> None:
+        self.gateway, self.demos, self.principals, self.settings = gateway, demos, principals, settings
         self.sessions = Sessions(principals)
         self._environment = _environment()
         self._environment.globals.update(static=self._static_address, tabs=TABS, bar=bar, tint=tint)
         self._environment.globals.update(inline=self._inline)
 
     def visitor(self, request: Request) -> Principal | None:
-        """Return who looks."""
         return self.sessions.who(request.cookies.get(COOKIE))
 
     def set_cookie(self, request: Request, response: Response, session: str | None) -> Response:
@@ -217,13 +206,11 @@ class Pages:
         return response
 
     def render(self, request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-        """Return a page."""
         values.setdefault("who", self.visitor(request))
         page = self._environment.get_template(template).render(tab=template.removesuffix(".html"), **values)
         return HTMLResponse(page, status)
 
     def refusal(self, request: Request, status: int, sentence: str) -> HTMLResponse:
-        """Return a page that says why something was not done."""
         sentence = sentence[:1].upper() + sentence[1:]
         return self.render(request, "problem.html", status=status, sentence=sentence)
 
@@ -236,15 +223,14 @@ class Pages:
         return {name: (_TYPES[name.rpartition(".")[2]], content) for name, content in found.items()}
 
     def static_version(self, name: str) -> str:
-        """Return what changes with a file's content."""
         return hashlib.sha256(self.static[name][1]).hexdigest()[:12]
 
     def _static_address(self, name: str) -> str:
         return f"/static/{name}?v={self.static_version(name)}"
 
-    def _inline(self, exhibit: str, file: str) -> str:
+    def _inline(self, demo: str, file: str) -> str:
         """Return a small picture as an address that holds it, where a request for each would be too many."""
-        return "data:image/png;base64," + b64encode(self.showcase.picture(exhibit, file) or b"").decode()
+        return "data:image/png;base64," + b64encode(self.demos.picture(demo, file) or b"").decode()
 
 
 def route_class(pages: Pages) -> type[APIRoute]:
@@ -254,7 +240,6 @@ def route_class(pages: Pages) -> type[APIRoute]:
         """A route for people."""
 
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            """Return the handler, whose errors become pages."""
             handle = super().get_route_handler()
 
             async def shown(request: Request) -> Response:

@@ -1,29 +1,29 @@
-"""All addresses of the page: the door, the files, and five tabs.
-
-What changes something, or takes more than a moment, is a POST of somebody logged in.
-"""
+"""All routes of the page: log in, files, and five tabs. Changes and slow work are POSTs of somebody logged in."""
 
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from itertools import compress
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Form, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse, StreamingResponse
+from starlette.concurrency import run_in_threadpool
 
 from blindsight.data.faces import ATTRIBUTES
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.learn.comparison import installed_schemes
-from blindsight.service.access import note_failure
-from blindsight.service.demo import MOST_ROUNDS, LiveRun, Showcase, sift_name
+from blindsight.service.access import note_failure, pictures_of
+from blindsight.service.cameras import MOST_DAYS, Retention
+from blindsight.service.demo import MOST_ROUNDS, PRIVATE, Demos, LiveRun, sift_name
 from blindsight.service.errors import Refusal
-from blindsight.service.exhibits import PRIVATE
+from blindsight.service.frames import MOST_FRAMES
 from blindsight.service.gateway import Gateway
 from blindsight.service.log import Entry
+from blindsight.service.models import EpochView, HandedOver
 from blindsight.service.pages.rendering import COOKIE, LineChart, Pages, check_origin, require, route_class
 from blindsight.service.principals import Principal, Principals
 from blindsight.service.settings import ServiceSettings
@@ -32,13 +32,13 @@ _FOR_EVER = "public, max-age=31536000, immutable"
 _FOR_A_MOMENT = "public, max-age=300"
 
 
-def page_router(gateway: Gateway, showcase: Showcase, principals: Principals, settings: ServiceSettings) -> APIRouter:
-    """Return everything that people look at; the caller starts and closes the showcase."""
-    pages = Pages(gateway, showcase, principals, settings)
+def page_router(gateway: Gateway, demos: Demos, principals: Principals, settings: ServiceSettings) -> APIRouter:
+    """Return all routes of the page; the caller starts and closes the demos."""
+    pages = Pages(gateway, demos, principals, settings)
     router = APIRouter(
         route_class=route_class(pages), include_in_schema=False, dependencies=[Depends(_posts_from_here)]
     )
-    for add in (_add_door, _add_files, _add_sift, _add_search, _add_learn, _add_audit, _add_ledger):
+    for add in (_add_door, _add_files, _add_sift, _add_cameras, _add_search, _add_learn, _add_audit, _add_ledger):
         add(router, pages)
     return router
 
@@ -84,20 +84,20 @@ def _add_files(router: APIRouter, pages: Pages) -> None:
         kept = _FOR_EVER if v == pages.static_version(name) else _FOR_A_MOMENT
         return Response(content, media_type=kind, headers={"Cache-Control": kept})
 
-    @router.get("/exhibits/{name}")
+    @router.get("/demos/{name}")
     def state(name: str) -> Response:
-        return JSONResponse(vars(pages.showcase.state(name)))
+        return JSONResponse(vars(pages.demos.state(name)))
 
-    @router.get("/exhibits/{name}/data.json")
+    @router.get("/demos/{name}/data.json")
     def data(name: str) -> Response:
-        found = pages.showcase.exhibit(name)
+        found = pages.demos.get(name)
         if found is None:
             raise Refusal(404, "this is not computed yet.")
         return JSONResponse(found)
 
-    @router.get("/exhibits/{name}/{file}")
+    @router.get("/demos/{name}/{file}")
     def picture(name: str, file: str) -> Response:
-        content = pages.showcase.picture(name, file)
+        content = pages.demos.picture(name, file)
         if content is None:
             raise Refusal(404, "there is nothing at this address.")
         return Response(content, media_type="image/png")
@@ -110,32 +110,18 @@ def _inside(address: str) -> str:
     return address if inside and address.isprintable() else "/sift"
 
 
-_PUBLIC, _PRIVATE = Showcase.FIRST
+_PUBLIC, _PRIVATE = Demos.FIRST
 
 
 def _add_sift(router: APIRouter, pages: Pages) -> None:
     @router.get("/sift")
     def show(request: Request, public: str = _PUBLIC, private: str = _PRIVATE) -> Response:
-        name = sift_name(public, private)
-        exhibit, who = pages.showcase.exhibit(name), pages.visitor(request)
-        return pages.render(
-            request,
-            "sift.html",
-            who=who,
-            attributes=ATTRIBUTES,
-            public=public,
-            private=private,
-            name=name,
-            exhibit=exhibit,
-            state=pages.showcase.state(name),
-            charts=() if exhibit is None else trade_off_charts(exhibit),
-            desk=None if who is None or who.role != "owner" else _desk(pages, who),
-        )
+        return _shown_sift(pages, request, public, private)
 
     @router.post("/sift/try")
     def try_policy(request: Request, public: Annotated[str, Form()], private: Annotated[str, Form()]) -> Response:
         require(pages.visitor(request), "owner", "operator")
-        pages.showcase.ask(sift_name(public, private))
+        pages.demos.ask(sift_name(public, private))
         return RedirectResponse(f"/sift?public={public}&private={private}", 303)
 
     @router.post("/sift/private")
@@ -147,10 +133,131 @@ def _add_sift(router: APIRouter, pages: Pages) -> None:
     def answer(
         request: Request,
         job: Annotated[str, Form(max_length=64)],
-        said: Annotated[Literal["allow", "fewer", "refuse"], Form()],
+        said: Annotated[Literal["allow", "fewer", "refuse"] | None, Form()] = None,
+        allowed: Annotated[Literal["allow", ""], Form()] = "",  # by the script, which sends the form without its button
+        keys: Annotated[str, Form(max_length=100_000)] = "",
     ) -> Response:
-        pages.gateway.answer(require(pages.visitor(request), "owner"), job, said)
+        owner, answer = require(pages.visitor(request), "owner"), allowed or said
+        if answer is None:
+            raise InputError("this answer is not known.")
+        pages.gateway.answer(owner, job, answer, _keys(keys) if keys else None)
         return RedirectResponse("/sift#desk", 303)
+
+    @router.get("/sift/keys")
+    def epochs(request: Request) -> Response:
+        mine = pages.gateway.epochs(require(pages.visitor(request), "owner"))
+        return JSONResponse({"epochs": [EpochView.model_validate(one).model_dump(mode="json") for one in mine]})
+
+    @router.get("/sift/frames/{frame}")
+    def picture(request: Request, frame: str) -> Response:
+        content, sealed = pages.gateway.picture(require(pages.visitor(request), "owner"), frame)
+        return Response(content, media_type="application/octet-stream" if sealed else "image/png")
+
+    @router.post("/sift/key")
+    def register(request: Request, public_key: Annotated[str, Form(max_length=64)]) -> Response:
+        pages.gateway.register_key(require(pages.visitor(request), "owner"), public_key)
+        return RedirectResponse("/sift#desk", 303)
+
+
+def _keys(sent: str) -> dict[str, str]:
+    try:
+        return HandedOver.model_validate_json(f'{{"keys": {sent}}}').keys
+    except ValueError:
+        raise InputError("these are no keys of epochs.") from None
+
+
+def _shown_sift(
+    pages: Pages, request: Request, public: str = _PUBLIC, private: str = _PRIVATE, **news: Any
+) -> Response:
+    """Return the tab; `news` is what an owner is told once."""
+    name = sift_name(public, private)
+    demo, who = pages.demos.get(name), pages.visitor(request)
+    owner = who is not None and who.role == "owner"
+    return pages.render(
+        request,
+        "sift.html",
+        who=who,
+        attributes=ATTRIBUTES,
+        public=public,
+        private=private,
+        name=name,
+        demo=demo,
+        state=pages.demos.state(name),
+        charts=() if demo is None else trade_off_charts(demo),
+        desk=_desk(pages, who) if owner and who is not None else None,
+        cameras=_cameras(pages, request, who) | news if owner and who is not None else None,
+    )
+
+
+def _add_cameras(router: APIRouter, pages: Pages) -> None:
+    @router.post("/sift/frames")
+    async def upload(request: Request) -> Response:
+        owner = await run_in_threadpool(lambda: require(pages.visitor(request), "owner"))
+        async with request.app.state.turns.of(owner.id) as work:
+            sent = await pictures_of(request)
+            async with work:
+                results = await run_in_threadpool(pages.gateway.add_frames, owner, sent)
+        return await run_in_threadpool(_shown_sift, pages, request, results=results)
+
+    @router.post("/sift/retention")
+    def keep(request: Request, frames: Annotated[str, Form()] = "", days: Annotated[str, Form()] = "") -> Response:
+        pages.gateway.set_retention(require(pages.visitor(request), "owner"), Retention(_whole(frames), _whole(days)))
+        return RedirectResponse("/sift#cameras", 303)
+
+    @router.post("/sift/devices")
+    def add(request: Request, name: Annotated[str, Form()], days: Annotated[str, Form()] = "") -> Response:
+        made, token = pages.gateway.add_device(require(pages.visitor(request), "owner"), name, _whole(days))
+        return _shown_sift(pages, request, device=made, token=str(token))
+
+    @router.post("/sift/devices/revoke")
+    def revoke(request: Request, id: Annotated[str, Form(max_length=64)]) -> Response:
+        pages.gateway.revoke_device(require(pages.visitor(request), "owner"), id)
+        return RedirectResponse("/sift#cameras", 303)
+
+    @router.get("/sift/log.jsonl")
+    def own_log(request: Request) -> Response:
+        owner = require(pages.visitor(request), "owner")
+
+        def lines() -> Iterator[str]:
+            after = 0
+            while entries := pages.gateway.own_entries(owner, after=after, limit=1000):
+                yield from (json.dumps(vars(entry)) + "\n" for entry in entries)
+                after = entries[-1].position
+
+        return StreamingResponse(lines(), media_type="application/jsonl")
+
+
+def _whole(text: str) -> int | None:
+    try:
+        return int(text) if text.strip() else None
+    except ValueError:
+        raise InputError("a whole number is needed here, or nothing.") from None
+
+
+def _cameras(pages: Pages, request: Request, who: Principal) -> dict[str, Any]:
+    """Return an owner's cameras, how long pictures are kept, and what was denied or has ended."""
+    person = pages.gateway.person(who, who.name)
+    past = [
+        {"app": one.app, "state": "denied", "why": one.sentence or one.state}
+        for one in pages.gateway.proposals(who)
+        if one.verdict == "denied" or one.state in ("failed", "cancelled", "timed out")
+    ]
+    past += [
+        {"app": one.app, "state": "ended", "why": f"grant {one.number}: {one.reason or 'revoked'}"}
+        for one in reversed(pages.gateway.grants(who))
+        if one.standing == "revoked"
+    ]
+    return {
+        "frames": person.frames,
+        "retention": person.retention,
+        "devices": pages.gateway.devices(who),
+        "past": past[:50],
+        "most": MOST_FRAMES,
+        "most_days": MOST_DAYS,
+        "address": str(request.base_url).rstrip("/"),
+        "results": (),
+        "token": "",
+    }
 
 
 def _desk(pages: Pages, who: Principal) -> dict[str, Any]:
@@ -158,6 +265,8 @@ def _desk(pages: Pages, who: Principal) -> dict[str, Any]:
     proposals = pages.gateway.proposals(who)
     waiting = [one.job for one in proposals if one.answer is None and one.verdict not in (None, "denied")]
     return {
+        "public_key": who.public_key,
+        "frames": pages.gateway.frame_ids(who),
         "attributes": pages.gateway.attributes(),
         "private": pages.gateway.person(who, who.name).private,
         "asked": [pages.gateway.proposal(who, job) for job in waiting],
@@ -166,9 +275,9 @@ def _desk(pages: Pages, who: Principal) -> dict[str, Any]:
     }
 
 
-def trade_off_charts(exhibit: dict[str, Any]) -> tuple[LineChart, LineChart]:
+def trade_off_charts(demo: dict[str, Any]) -> tuple[LineChart, LineChart]:
     """Return what the app reads, and what an attacker reads, against K: a line per lambda."""
-    found = exhibit["trade_off"]
+    found = demo["trade_off"]
     numbers = sorted({point["k"] for curve in found["curves"] for point in curve["points"]})
 
     def chart(figure: str, who: str, levels: dict[str, float]) -> LineChart:
@@ -191,22 +300,22 @@ def trade_off_charts(exhibit: dict[str, Any]) -> tuple[LineChart, LineChart]:
 
     return (
         chart("told", "the app", {"raw features": found["raw"]}),
-        chart("hidden", "an attacker", {"allowed": 0.5 + exhibit["threshold"], "blind": 0.5}),
+        chart("hidden", "an attacker", {"allowed": 0.5 + demo["threshold"], "blind": 0.5}),
     )
 
 
 def _add_search(router: APIRouter, pages: Pages) -> None:
     @router.get("/search")
     def show(request: Request, query: int = 6, epsilon: float = 4.0, method: str = PRIVATE[0]) -> Response:
-        exhibit = pages.showcase.exhibit("search")
+        demo = pages.demos.get("search")
         values: dict[str, Any] = {"chosen": None, "charts": ()}
-        if exhibit is not None:
-            values = {"chosen": _chosen(exhibit, query, epsilon, method), "charts": (map_chart(exhibit),)}
+        if demo is not None:
+            values = {"chosen": _chosen(demo, query, epsilon, method), "charts": (map_chart(demo),)}
         return pages.render(
             request,
             "search.html",
-            exhibit=exhibit,
-            state=pages.showcase.state("search"),
+            demo=demo,
+            state=pages.demos.state("search"),
             query=query,
             epsilon=epsilon,
             method=method,
@@ -215,15 +324,14 @@ def _add_search(router: APIRouter, pages: Pages) -> None:
         )
 
 
-def _chosen(exhibit: dict[str, Any], query: int, epsilon: float, method: str) -> dict[str, Any]:
-    """Return a query with its answers by the three ways."""
-    if not 0 <= query < len(exhibit["queries"]):
-        raise InputError(f"the query must be in [0, {len(exhibit['queries']) - 1}]; got {query}.")
-    if epsilon not in exhibit["epsilons"]:
-        raise InputError(f"epsilon must be one of {', '.join(f'{one:g}' for one in exhibit['epsilons'])} here.")
+def _chosen(demo: dict[str, Any], query: int, epsilon: float, method: str) -> dict[str, Any]:
+    if not 0 <= query < len(demo["queries"]):
+        raise InputError(f"the query must be in [0, {len(demo['queries']) - 1}]; got {query}.")
+    if epsilon not in demo["epsilons"]:
+        raise InputError(f"epsilon must be one of {', '.join(f'{one:g}' for one in demo['epsilons'])} here.")
     if method not in PRIVATE:
         raise UnknownNameError("method", method, PRIVATE)
-    asked = exhibit["queries"][query]
+    asked = demo["queries"][query]
     ways = []
     for title, name, budget in (
         ("Exact features", "features", None),
@@ -231,28 +339,28 @@ def _chosen(exhibit: dict[str, Any], query: int, epsilon: float, method: str) ->
         (f"Private codes, ε = {epsilon:g}", method, epsilon),
     ):
         found = next(one for one in asked["answers"] if (one["method"], one["epsilon"]) == (name, budget))
-        scores = next(one for one in exhibit["methods"] if one["name"] == name)["scores"]
+        scores = next(one for one in demo["methods"] if one["name"] == name)["scores"]
         row = next(one for one in scores if one["epsilon"] == budget)
         ways.append({"title": title, "found": found["found"], **row})
-    statement = next(one for one in exhibit["methods"] if one["name"] == method)["statement"]
+    statement = next(one for one in demo["methods"] if one["name"] == method)["statement"]
     return {"picture": asked["picture"], "label": asked["label"], "ways": ways, "statement": statement}
 
 
-def map_chart(exhibit: dict[str, Any]) -> LineChart:
+def map_chart(demo: dict[str, Any]) -> LineChart:
     """Return mAP against epsilon: a line per private method; open codes and chance as levels."""
-    scores = {one["name"]: {row["epsilon"]: row["score"] for row in one["scores"]} for one in exhibit["methods"]}
-    lines = {name: [scores[name].get(epsilon) for epsilon in exhibit["epsilons"]] for name in PRIVATE}
+    scores = {one["name"]: {row["epsilon"]: row["score"] for row in one["scores"]} for one in demo["methods"]}
+    lines = {name: [scores[name].get(epsilon) for epsilon in demo["epsilons"]] for name in PRIVATE}
     spoken = "; ".join(f"{name} {values[0]:.2f} to {values[-1]:.2f}" for name, values in lines.items())
     return LineChart(
-        x=[math.log2(epsilon) for epsilon in exhibit["epsilons"]],
-        ticks=[f"{epsilon:g}" for epsilon in exhibit["epsilons"]],
+        x=[math.log2(epsilon) for epsilon in demo["epsilons"]],
+        ticks=[f"{epsilon:g}" for epsilon in demo["epsilons"]],
         lines=lines,
-        levels={"open codes": scores["ITQ"][None], "chance": exhibit["chance"]},
+        levels={"open codes": scores["ITQ"][None], "chance": demo["chance"]},
         x_label="ε per record, proven",
         y_label="mAP",
         low=0.0,
         high=1.0,
-        alt=f"mAP against epsilon from {exhibit['epsilons'][0]:g} to {exhibit['epsilons'][-1]:g}: {spoken}.",
+        alt=f"mAP against epsilon from {demo['epsilons'][0]:g} to {demo['epsilons'][-1]:g}: {spoken}.",
     )
 
 
@@ -262,20 +370,19 @@ _QUIET = 15.0  # seconds after which a watcher is told that the line still stand
 
 
 def _add_learn(router: APIRouter, pages: Pages) -> None:
-    """Add the addresses of this tab."""
-    runs = pages.showcase.runs
+    runs = pages.demos.runs
 
     @router.get("/learn")
     def show(request: Request) -> Response:
-        exhibit, live = pages.showcase.exhibit("learn"), runs.latest
-        run = live.to_dict() if live is not None else None if exhibit is None else recorded_run(exhibit)
+        demo, live = pages.demos.get("learn"), runs.latest
+        run = live.to_dict() if live is not None else None if demo is None else recorded_run(demo)
         return pages.render(
             request,
             "learn.html",
-            exhibit=exhibit,
-            state=pages.showcase.state("learn"),
+            demo=demo,
+            state=pages.demos.state("learn"),
             run=run,
-            views="/exhibits/learn" if live is None else f"/learn/runs/{live.number}",
+            views="/demos/learn" if live is None else f"/learn/runs/{live.number}",
             charts=() if run is None else (score_chart(run),),
             schemes=installed_schemes(),
             most_rounds=MOST_ROUNDS,
@@ -309,7 +416,7 @@ def _add_learn(router: APIRouter, pages: Pages) -> None:
 
 
 def _run(pages: Pages, number: int) -> LiveRun:
-    run = pages.showcase.runs.latest
+    run = pages.demos.runs.latest
     if run is None or run.number != number:
         raise Refusal(404, "this run is no longer kept.")
     return run
@@ -334,10 +441,10 @@ async def _stream(run: LiveRun, place: int) -> AsyncIterator[str]:
             yield ": still here\n\n"
 
 
-def recorded_run(exhibit: dict[str, Any]) -> dict[str, Any]:
-    """Return the run that was played when the showcase was made, as a live one that has ended."""
-    last = {"what": "finished", "done": exhibit["run"]["rounds"], "total": exhibit["run"]["rounds"]}
-    run: dict[str, Any] = exhibit["run"] | {"number": None, "ended": True, "last": last, "events": 0}
+def recorded_run(demo: dict[str, Any]) -> dict[str, Any]:
+    """Return the run recorded with the demos as a live one that has ended."""
+    last = {"what": "finished", "done": demo["run"]["rounds"], "total": demo["run"]["rounds"]}
+    run: dict[str, Any] = demo["run"] | {"number": None, "ended": True, "last": last, "events": 0}
     return run
 
 
@@ -362,12 +469,10 @@ def score_chart(run: dict[str, Any]) -> LineChart:
 
 
 def _add_audit(router: APIRouter, pages: Pages) -> None:
-    """Add the address of this tab."""
-
     @router.get("/audit")
     def show(request: Request) -> Response:
-        exhibit, state = pages.showcase.exhibit("audit"), pages.showcase.state("audit")
-        return pages.render(request, "audit.html", exhibit=exhibit, state=state)
+        demo, state = pages.demos.get("audit"), pages.demos.state("audit")
+        return pages.render(request, "audit.html", demo=demo, state=state)
 
 
 _ENTRIES = 50  # of the log, on one page
@@ -416,11 +521,13 @@ def _books(pages: Pages, operator: Principal, before: int | None) -> dict[str, A
     spent = Ledger(path, readonly=True).table(delta=_DELTA) if path.is_file() else ()
     names = {one.id: one.name for one in pages.principals.list()}
     lines = [_line(entry, names) for entry in reversed(entries) if entry.position <= last]
-    return {"check": check, "lines": lines, "earlier": first, "spent": spent}
+    judges = {"about": pages.gateway.about(), "judging": pages.gateway.attackers()[0]}
+    judges |= {"witnesses": pages.settings.witnesses, "problems": pages.gateway.audit.problems}
+    return {"check": check, "lines": lines, "earlier": first, "spent": spent, **judges}
 
 
 def _line(entry: Entry, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return an entry as people read it: who by name, the small facts, and the rest for whoever wants more."""
+    """Return an entry for people: who by name, the small facts, and the rest for those who want more."""
     facts = [(key, _text(value)) for key, value in entry.details.items() if value not in (None, "", [])]
     small = [key in _SMALL for key, _ in facts]
     return {

@@ -1,5 +1,6 @@
 // Links and forms with data-swap replace one part of the page by that part of the page they lead to.
 import { drawCharts } from "./charts.js";
+import { showPictures } from "./keys.js";
 import { waitForExhibits } from "./wait.js";
 
 const here = () => location.pathname + location.search;
@@ -19,6 +20,7 @@ export async function swap(address, part, { remember = true } = {}) {
     if (remember) history.pushState(null, "", address);
     shown = here();
     drawCharts(fresh);
+    showPictures(fresh);
     waitForExhibits(fresh);
   } catch {
     location.assign(address);

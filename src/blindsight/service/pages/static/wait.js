@@ -1,4 +1,4 @@
-// Asks every second how far an exhibit is, and shows it when it is there; parts with data-refresh are looked at again.
+// Asks every second how far an demo is, and shows it when it is there; parts with data-refresh are looked at again.
 import { swap } from "./swap.js";
 
 export function waitForExhibits(root) {

@@ -1,0 +1,222 @@
+"""Learning from several owners' pictures: together, alone, in one place, with the papers' noise or a proven epsilon.
+
+All schemes give the same sums bit for bit, so accuracies are measured with "plain" sums. Noise comes from the operating
+system, whatever the seed.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from blindsight.data.features import Standardiser
+from blindsight.dp.accounting import LaplaceLoss, epsilon_of, gaussian_sigma
+from blindsight.dp.mechanisms import GaussianMechanism
+from blindsight.learn import baselines
+from blindsight.learn.estimators import FederatedClassifier, FederatedKMeans
+from blindsight.learn.model import Attributes, Classes, Labels, decision_function
+from blindsight.learn.private import Privacy, PrivateLearner, PublicSpace, public_start, targets
+from blindsight.sums.terms import threshold
+
+Floats = NDArray[np.float32]
+Pair = tuple[Floats, NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class OwnersData:
+    """Features and labels of the public and of every owner; of the test pictures the features only.
+
+    Labels are classes 0, 1, ... (n,) or attributes (n, a). Methods answer with the scores (n, classes or attributes)
+    of the test pictures, or with one such array for each of several models.
+    """
+
+    public: Pair
+    owners: tuple[Pair, ...]
+    test: Floats
+
+    @property
+    def multilabel(self) -> bool:
+        """Tell whether labels are attributes."""
+        return self.public[1].ndim == 2
+
+    @property
+    def labels(self) -> Labels:
+        """What the labels say."""
+        y = self.public[1]
+        return Attributes(y.shape[1]) if self.multilabel else Classes(np.unique(y))
+
+    @property
+    def everyone(self) -> Pair:
+        """All training data in one place."""
+        return _joined((self.public, *self.owners))
+
+    @property
+    def with_public(self) -> list[Pair]:
+        """Each owner's data with the public data added, as the paper does for methods without an initial model."""
+        return [_joined((self.public, owner)) for owner in self.owners]
+
+
+def _joined(pairs: tuple[Pair, ...]) -> Pair:
+    return np.concatenate([X for X, _ in pairs]), np.concatenate([y for _, y in pairs])
+
+
+def pooled(given: OwnersData, *, seed: int, C: float) -> NDArray[np.float64]:
+    """Learn from everything: no privacy."""
+    return _scores(given, given.everyone, C, seed)
+
+
+def alone(given: OwnersData, *, seed: int, C: float) -> NDArray[np.float64]:
+    """Let every owner learn from its own and the public data, and share nothing: one model per owner."""
+    return np.stack([_scores(given, pair, C, seed) for pair in given.with_public])
+
+
+def _scores(given: OwnersData, train: Pair, C: float, seed: int) -> NDArray[np.float64]:
+    """Return the scores (n, classes or attributes); the public data have examples of every class."""
+    scaler, y = StandardScaler().fit(train[0]), train[1]
+    X, unseen = scaler.transform(train[0]), scaler.transform(given.test)
+    machines = [LinearSVC(C=C, random_state=seed).fit(X, answers) for answers in (y.T if given.multilabel else [y])]
+    return np.column_stack([machine.decision_function(unseen) for machine in machines])
+
+
+def federated(given: OwnersData, *, seed: int, **parameters: Any) -> NDArray[np.floating[Any]]:
+    """Learn with the estimator's parameters and return the scores of the test pictures."""
+    return _fit(given, seed, parameters).decision_function(given.test)
+
+
+def model(given: OwnersData, *, seed: int, **parameters: Any) -> NDArray[np.float64]:
+    """Return the weights (classes, D + 1) after the last round."""
+    return _fit(given, seed, parameters).model_.weights
+
+
+def sent(given: OwnersData, *, seed: int, **parameters: Any) -> NDArray[np.float64]:
+    """Return the megabytes (10^6) that a member sends on average in one round."""
+    (report,) = _fit(given, seed, {"rounds": 1, **parameters}).history_
+    return np.array([report.sent["members"] / len(report.contributors) / 1e6])
+
+
+def _fit(given: OwnersData, seed: int, parameters: dict[str, Any]) -> FederatedClassifier:
+    learner = FederatedClassifier(multilabel=given.multilabel, random_state=seed, **parameters)
+    return learner.fit(list(given.owners), public=given.public)
+
+
+def prr10(given: OwnersData, *, seed: int, clipped: bool, **privacy: float) -> NDArray[np.floating[Any]]:
+    """Average logistic regressions of all owners and add noise."""
+    return _noisy_scores(given, baselines.prr10, clipped, privacy)
+
+
+def ra12(given: OwnersData, *, seed: int, clipped: bool, **privacy: float) -> NDArray[np.floating[Any]]:
+    """Descend together by noisy gradients."""
+    return _noisy_scores(given, baselines.ra12, clipped, privacy)
+
+
+def _noisy_scores(given: OwnersData, learn: Any, clipped: bool, privacy: dict[str, float]) -> NDArray[np.floating[Any]]:
+    """Clip features, if at all, to the length of an average row of standardised ones."""
+    standardiser = Standardiser.fit(given.public[0])
+    pairs = [(standardiser.apply(X), given.labels.signs(y)) for X, y in given.with_public]
+    clip = float(np.sqrt(given.test.shape[1])) if clipped else None
+    return decision_function(learn(pairs, clip=clip, **privacy).weights, standardiser.apply(given.test))
+
+
+Scores = NDArray[np.floating[Any]]
+
+
+def summed(given: OwnersData, *, seed: int, rounds: int, epsilon: float, delta: float, against: str) -> Scores:
+    """Learn by sums with noise, calibrated `against` nobody, "one" colluder and drop-outs, or "all" other owners."""
+    owners = len(given.owners)
+    colluders, drop_outs = {"nobody": (0, 0), "one": (1, owners - threshold(owners)), "all": (owners - 1, 0)}[against]
+    learner = FederatedClassifier(
+        "plain",
+        rounds=rounds,
+        epsilon=epsilon,
+        delta=delta,
+        unit="record",
+        colluders=colluders,
+        drop_outs=drop_outs,
+        random_state=seed,
+    )
+    return learner.fit(list(given.owners), public=given.public).decision_function(given.test)
+
+
+def curator(given: OwnersData, *, seed: int, rounds: int, epsilon: float, delta: float) -> Scores:
+    """Descend on all records in one place, with Gaussian noise on the sum of their clipped gradients."""
+    X, y = (np.concatenate(parts) for parts in zip(*given.owners, strict=True))
+    standardiser, labels = Standardiser.fit(given.public[0]), given.labels
+    public = standardiser.apply(given.public[0])
+    space = PublicSpace.fit(public)
+    privacy = Privacy(epsilon=epsilon, delta=delta, unit="record", colluders=0, drop_outs=0)
+    plan = privacy.plan(owners=1, dimension=labels.rows * space.size, rounds=rounds, records=len(X))
+    learner = PrivateLearner(
+        {"curator": lambda: (X, y)}, labels, standardiser, space, plan, len(X), (public, given.public[1]), None
+    )
+    multiplier = gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=1.0) * float(np.sqrt(rounds))
+    mechanism = GaussianMechanism(sensitivity=plan.clip, sigma=multiplier * plan.clip)
+    weights = learner.first(seed)
+    for _ in range(rounds):
+        noisy_sum = mechanism.release(learner.gradient(weights, *learner.records_of("curator")))
+        weights = learner.stepped(weights, noisy_sum)
+    return decision_function(space.weights(weights), standardiser.apply(given.test))
+
+
+def public(given: OwnersData, *, seed: int) -> Scores:
+    """Learn from the public data alone, as all of these begin."""
+    standardiser = Standardiser.fit(given.public[0])
+    rows = standardiser.apply(given.public[0])
+    space = PublicSpace.fit(rows)
+    start = public_start(given.labels, space.rows(rows), targets(given.labels, given.public[1]))
+    return decision_function(space.weights(start), standardiser.apply(given.test))
+
+
+def proven_prr10(given: OwnersData, *, seed: int, epsilon: float, delta: float) -> Scores:
+    """PRR10, features clipped, with the noise that proves epsilon for a record; the paper's own counts one weight."""
+    classes, columns = given.labels.rows, given.test.shape[1] + 1
+    smallest = min(len(X) for X, _ in given.with_public)
+    left, right = 0.0, epsilon
+    for _ in range(40):  # the epsilon of one classifier
+        middle = (left + right) / 2
+        fits = middle > 0 and epsilon_of([LaplaceLoss(middle, count=classes)], delta=delta) <= epsilon
+        left, right = (middle, right) if fits else (left, middle)
+    claimed = left * len(given.owners) / (math.sqrt(columns) * (1 + 1e-6 * smallest))
+    return prr10(given, seed=seed, clipped=True, epsilon=claimed, delta=delta)
+
+
+def proven_ra12(given: OwnersData, *, seed: int, epsilon: float, delta: float) -> Scores:
+    """RA12, features clipped, with the noise that proves epsilon for a record; the paper's own counts one gradient."""
+    rounds = 20
+    multiplier = gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=1.0) * math.sqrt(rounds)
+    claimed = math.sqrt(2 * math.log(1.25 / delta)) / (math.sqrt(given.labels.rows) * multiplier)
+    return ra12(given, seed=seed, clipped=True, epsilon=claimed, delta=delta, rounds=rounds)
+
+
+def none(given: OwnersData, *, seed: int, rounds: int) -> Scores:
+    """Learn by sums without noise."""
+    learner = FederatedClassifier("plain", rounds=rounds, selection="none", sparsity=0.0, random_state=seed)
+    return learner.fit(list(given.owners), public=given.public).decision_function(given.test)
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """Everybody's features without any label, and how many clusters to find."""
+
+    public: Floats
+    owners: tuple[Floats, ...]
+    test: Floats
+    clusters: int
+
+
+def federated_clusters(given: Unlabelled, *, seed: int, **parameters: Any) -> NDArray[np.int64]:
+    """Find them together; return those of the test pictures."""
+    learner = FederatedKMeans(given.clusters, random_state=seed, **parameters)
+    return learner.fit(list(given.owners), public=given.public).predict(given.test)
+
+
+def pooled_clusters(given: Unlabelled, *, seed: int) -> NDArray[np.int64]:
+    """Find them by scikit-learn's mini-batch k-means in all training data: no privacy."""
+    everything = np.concatenate([given.public, *given.owners])
+    scaler = StandardScaler().fit(everything)
+    learner = MiniBatchKMeans(given.clusters, n_init=3, random_state=seed).fit(scaler.transform(everything))
+    return np.asarray(learner.predict(scaler.transform(given.test)), dtype=np.int64)

@@ -1,0 +1,189 @@
+"""Collections that benchmarks measure on: fetched, in a folder of one's own, drawn, or for a quick run numbers."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.harness import Settings
+from blindsight.data.partition import split
+from blindsight.errors import InputError
+from blindsight.rng import science
+from blindsight.sift.trial import DEVELOPER
+
+Floats = NDArray[np.float32]
+Labels = NDArray[np.int8]
+Pictures = tuple[Floats, NDArray[np.int64]]
+
+SAID = {
+    "cifar10": "CIFAR-10, 60,000 pictures, EfficientNet-lite0 features (1280)",
+    "fashion-mnist": "Fashion-MNIST, 70,000 pictures, grey pixels of unit length (784)",
+}
+_DRAWN = "drawn numbers in place of pictures"
+
+
+def usable(settings: Settings, names: Sequence[str]) -> tuple[str, ...]:
+    """Return those of the collections that are here; say what the others lack, and refuse if none is left."""
+    if settings.quick or settings.recorded:
+        return tuple(names)
+    lacking = {name: lack for name in names if (lack := _lack(name))}
+    left = tuple(name for name in names if name not in lacking)
+    if not left:
+        raise InputError(f"there are no pictures: {'; '.join(lacking.values())}. --quick draws numbers instead.")
+    for lack in lacking.values():
+        _tell_once(f"{lack}: its part is not measured.")
+    return left
+
+
+def described(settings: Settings, name: str) -> str:
+    """Describe a collection for the table."""
+    return _DRAWN if settings.quick else SAID[name]
+
+
+def pictures(settings: Settings, name: str) -> Pictures:
+    """Return features and classes, those published for training first."""
+    return drawn(720, 80) if settings.quick else _fetched(name)
+
+
+@cache
+def drawn(count: int, dimensions: int, classes: int = 10) -> Pictures:
+    """Draw rows around a point for every class."""
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(np.arange(count) % classes)
+    centres = 0.7 * rng.standard_normal((classes, dimensions))
+    return (centres[labels] + rng.standard_normal((count, dimensions))).astype(np.float32), labels
+
+
+@cache
+def _tell_once(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+@cache
+def _fetched(name: str) -> Pictures:
+    from blindsight.data import Embedding, Thumbnails, extract, load
+    from blindsight.files import cache_folder
+
+    dataset = load(name)
+    assert dataset.labels is not None
+    pipeline = Embedding() if name == "cifar10" else Thumbnails(side=28)
+    return extract(dataset, pipeline, cache=cache_folder()), dataset.labels
+
+
+def _lack(name: str) -> str:
+    """Say what a collection lacks, or nothing."""
+    from blindsight.data import catalogue
+
+    if not any(entry.name == name and entry.is_here() for entry in catalogue()):
+        return f"{name} is not here (blindsight data fetch {name})"
+    if name == "cifar10" and find_spec("torch") is None:
+        return "the features of cifar10 need torch (pip install 'blindsight-vision[deep]')"
+    return ""
+
+
+UTKFACE_FILE = "utkface64.npz"
+FACES, COMPONENTS = 6000, 300
+FACE_ATTRIBUTES = (
+    "male",
+    "long_hair",
+    "pale_skin",
+    "youth",
+    "smiling",
+    "frowning",
+    "eyeglasses",
+    "obstructed_forehead",
+    "beard",
+    "outdoors",
+)
+"""In the order of the paper's ten; long hair stands in for Attractive Female."""
+
+UTKFACE_ATTRIBUTES = ("female", "under_30", "over_59", "white", "black", "asian", "indian")
+QUICK_ATTRIBUTES = ("male", "smiling", "outdoors")
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Features and labels, first the developer's `developers` rows; `scale` as in `SiftingData`."""
+
+    features: Floats
+    labels: dict[str, Labels]
+    developers: int
+    scale: bool
+
+
+def utkface_path(settings: Settings) -> Path | None:
+    """Return the packed file of UTKFace if it is there; say once if it is not."""
+    path = settings.file(UTKFACE_FILE)
+    if path is None:
+        lack = "no --data-dir was given" if settings.data_dir is None else f"{settings.data_dir} lacks {UTKFACE_FILE}"
+        _tell_once(f"{lack}: what needs UTKFace is not measured.")
+    return path
+
+
+def divided(features: NDArray[np.float32], labels: dict[str, Labels], seed: int, *, scale: bool) -> People:
+    """Put the rows that the seed gives to the developer first."""
+    develop, judge = split(np.zeros(len(features)), (DEVELOPER, 1 - DEVELOPER), stratify=False, random_state=seed)
+    order = np.concatenate([develop, judge])
+    return People(features[order], {name: column[order] for name, column in labels.items()}, len(develop), scale)
+
+
+@cache
+def drawn_faces(count: int, seed: int) -> People:
+    """Draw so many people, one picture each; the compression of pixels is learned from the developer's pictures."""
+    from blindsight.data.faces import faces
+    from blindsight.data.pixels import PixelFeatures
+
+    drawn = faces(count, size=64, random_state=0, pictures_per_person=1)
+    assert drawn.images is not None
+    labels = {name: drawn.attribute(name) for name in FACE_ATTRIBUTES}
+    order = divided(np.arange(count, dtype=np.float32)[:, None], labels, seed, scale=False)
+    rows = order.features[:, 0].astype(np.int64)
+    pixels = PixelFeatures(max_components=COMPONENTS).fit(drawn.images[rows[: order.developers]])
+    return People(pixels.transform(drawn.images[rows]), order.labels, order.developers, scale=False)
+
+
+@cache
+def utkface(path: Path, count: int, seed: int) -> People:
+    """Return so many photographs, drawn by the seed, as EfficientNet-lite0 sees them."""
+    features, labels = _photographs(path)
+    rows = science(seed).permutation(len(features))[:count]
+    return divided(features[rows], {name: column[rows] for name, column in labels.items()}, seed, scale=True)
+
+
+@cache
+def few_of_utkface(path: Path, count: int, seed: int) -> People:
+    """Return so many photographs, drawn by the seed, without looking at the others: a part of the time."""
+    from blindsight.data import Embedding, extract, load
+    from blindsight.files import cache_folder
+
+    dataset = load("utkface", path=path)
+    chosen = dataset.take(np.sort(science(seed).permutation(len(dataset))[:count]))
+    labels = {name: chosen.attribute(name) for name in UTKFACE_ATTRIBUTES}
+    return divided(extract(chosen, Embedding(), cache=cache_folder()), labels, seed, scale=True)
+
+
+@cache
+def drawn_numbers(seed: int, count: int = 900, dimensions: int = 24) -> People:
+    """Draw rows around points that the attributes move, three of them, nearly independent."""
+    rng = np.random.default_rng(0)
+    answers = rng.integers(0, 2, (count, len(QUICK_ATTRIBUTES))).astype(np.int8)
+    agree = rng.random(count) < 0.1
+    answers[agree, 1] = answers[agree, 0]
+    moved = 1.2 * (answers - 0.5) @ rng.standard_normal((len(QUICK_ATTRIBUTES), dimensions))
+    features = (moved + rng.standard_normal(moved.shape)).astype(np.float32)
+    return divided(features, dict(zip(QUICK_ATTRIBUTES, answers.T, strict=True)), seed, scale=True)
+
+
+@cache
+def _photographs(path: Path) -> tuple[Floats, dict[str, Labels]]:
+    from blindsight.data import Embedding, extract, load
+    from blindsight.files import cache_folder
+
+    dataset = load("utkface", path=path)
+    labels = {name: dataset.attribute(name) for name in UTKFACE_ATTRIBUTES}
+    return extract(dataset, Embedding(), cache=cache_folder()), labels

@@ -1,0 +1,293 @@
+"""Sifts that are made to cheat: what each verifier says of them, what the app really reads, and what is left of it.
+
+An app builds its sift from pictures of its own. The platform attacks what the sift lets out of other people, as the
+paper's verifier does and as ours does; then it takes its own version of the sift, and then few symbols of that, which
+it can certify. Eight ways around a platform's verdict follow, before and after they were closed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
+from benchmarks.methods.sifts import AppData, Floats, Labels
+from benchmarks.pictures import FACES, UTKFACE_FILE, People, divided, utkface_path
+from benchmarks.results import Result
+from benchmarks.suites.sift_matrix import CONFIDENCE, THRESHOLD
+from benchmarks.table import Cell, Grid
+from blindsight.audit.siftclaims import Hole
+from blindsight.metrics import balanced_accuracy, priv_loss
+from blindsight.sift.attackers import LOOKUP, MODERN, PAPER, Attacker
+from blindsight.sift.certificate import certify
+from blindsight.sift.cheats import Cheat
+from blindsight.sift.harden import harden, with_few_levels
+from blindsight.sift.sift import LinearSift
+from blindsight.sift.trial import QUICK
+from blindsight.sift.verify import Verifier
+
+NUMBERS, LEVELS = 3, 2
+"""Of the sift that is certified: so many numbers of a sift at most, of so many levels each."""
+
+Array = NDArray[np.generic]
+
+
+@dataclass(frozen=True, eq=False)
+class Platform:
+    """People to verify with, the public and the private attribute, and attackers: the paper's, and everybody."""
+
+    people: People
+    policy: tuple[str, str]
+    published: Sequence[Attacker]
+    everybody: Sequence[Attacker]
+
+    def __call__(self, cheat: Cheat) -> dict[str, float]:
+        """Return what is read off the cheat as the app wrote it, and off what the platform makes of it."""
+        released = cheat.release(self._features)
+        scores = {"decoded": self._decoded(cheat, released), "serves": self._serves(released)}
+        for kind, attackers in (("paper", self.published), ("all", self.everybody)):
+            scores |= self._attacked(kind, attackers, released)
+        if cheat.sift is not None:
+            return scores | self._hardened(cheat, cheat.sift)
+        return scores | (self._counted(released) if released.dtype.kind in "iu" else {})
+
+    @property
+    def _features(self) -> NDArray[np.float32]:
+        return self.people.features[self.people.developers :]
+
+    def _labels(self, role: int) -> Labels:
+        return self.people.labels[self.policy[role]][self.people.developers :]
+
+    def _hardened(self, cheat: Cheat, sift: LinearSift) -> dict[str, float]:
+        """Return what is read off the platform's own version, and what its symbols can tell at most."""
+        own = harden(sift, self._features)
+        released = own.apply(self._features)
+        table = (LOOKUP,) if own.width == 1 else ()
+        scores = self._attacked("hardened", (*table, *self.everybody), released)
+        scores |= {"hardened/numbers": own.width, "hardened/serves": self._serves(released)}
+        if own.width == sift.width:
+            scores["hardened/decoded"] = self._decoded(cheat, released)
+        few = replace(own, matrix=own.matrix[:, :NUMBERS], quantiser=None)
+        apart = self.people.features[: self.people.developers]  # levels must not be chosen on rows that are counted
+        return scores | self._counted(with_few_levels(few, apart, LEVELS).apply(self._features))
+
+    def _attacked(self, kind: str, attackers: Sequence[Attacker], released: Array) -> dict[str, float]:
+        verifier = Verifier(attackers, THRESHOLD, CONFIDENCE, stop_early=False)
+        found = verifier.verify(released, {self.policy[1]: self._labels(1)})
+        low = max(result.interval.low for result in found.results) - 0.5
+        return {f"{kind}/reads": found.priv_loss, f"{kind}/low": low, f"{kind}/limit": found.bound}
+
+    def _decoded(self, cheat: Cheat, released: Array) -> float:
+        return priv_loss(balanced_accuracy(self._labels(1), cheat.decode(released)))
+
+    def _serves(self, released: Array) -> float:
+        """Return the balanced accuracy of the public attribute, as a tuned linear classifier reads it."""
+        return Verifier(QUICK[:1]).verify(released, {self.policy[0]: self._labels(0)}).best.balanced_accuracy
+
+    def _counted(self, symbols: Array) -> dict[str, float]:
+        found = certify(symbols, self._labels(1), confidence=CONFIDENCE)
+        return {"symbols/count": found.symbols, "symbols/estimate": found.estimate, "symbols/bound": found.bound}
+
+
+SIDE = 16
+POLICIES = {"faces": ("male", "smiling"), "utkface": ("female", "white")}
+
+Rows = tuple[Floats, dict[str, Labels]]
+"""Features and labels."""
+
+
+def tasks(settings: Settings) -> list[Task]:
+    """Pose one policy on every collection."""
+    path = None if settings.quick else utkface_path(settings)
+    text = "drawn numbers in place of pictures" if settings.quick else f"{FACES:,} drawn faces, one of each person"
+    sources: dict[str, tuple[str, Callable[[], Rows]]] = {
+        "faces": (text, _drawn_numbers if settings.quick else _drawn_faces)
+    }
+    if path is not None:
+        sources["utkface"] = (f"{2 * FACES:,} faces of UTKFace ({UTKFACE_FILE})", partial(_photographs, path))
+    numbers = 1000 if settings.quick else 3000
+    apps = ("honest", "collinear_pair", "low_digits", "xor_hash", "few_symbols")
+    said = f"{{}}, {SIDE}x{SIDE} grey pixels as whole numbers; public {{}}, private {{}}; 40% are the app's."
+    return [
+        Task(name, said.format(text, *POLICIES[name]), partial(_pose, name, load, settings.quick), apps)
+        for name, (text, load) in sources.items()
+    ] + [Task("holes", f"{numbers:,} drawn rows whose truth is known.", partial(_pose_holes, numbers), ("holes",))]
+
+
+def _pose_holes(numbers: int, seed: int) -> Problem:
+    def score(found: tuple[Hole, ...]) -> dict[str, float]:
+        figures = ("read", "before", "now")
+        return {f"{hole.name}/{figure}": float(getattr(hole, figure)) for hole in found for figure in figures}
+
+    return Problem(numbers, score)
+
+
+def _pose(name: str, load: Callable[[], Rows], quick: bool, seed: int) -> Problem:
+    people, (public, private) = divided(*load(), seed, scale=True), POLICIES[name]
+    first = people.developers
+    given = AppData(people.features[:first], people.labels[public][:first], people.labels[private][:first])
+    crowds = (PAPER[:2], (PAPER[0], *QUICK[:2])) if quick else (PAPER, MODERN)
+    return Problem(given, Platform(people, (public, private), *crowds))
+
+
+@cache
+def _drawn_numbers(count: int = 1500, dimensions: int = 30) -> Rows:
+    rng = np.random.default_rng(0)
+    answers = rng.integers(0, 2, (count, 2)).astype(np.int8)
+    told = 0.6 * (answers - 0.5) @ rng.standard_normal((2, dimensions))
+    rows = np.clip(np.rint(128 + 40 * (told + rng.standard_normal(told.shape))), 0, 255)
+    return rows.astype(np.float32), dict(zip(POLICIES["faces"], answers.T, strict=True))
+
+
+@cache
+def _drawn_faces() -> Rows:
+    from blindsight.data.faces import faces
+
+    drawn = faces(FACES, size=64, random_state=0, pictures_per_person=1)
+    assert drawn.images is not None
+    return _grey(drawn.images), {name: drawn.attribute(name) for name in POLICIES["faces"]}
+
+
+@cache
+def _photographs(path: Path) -> Rows:
+    from blindsight.data import load
+
+    dataset = load("utkface", path=path, count=2 * FACES)
+    assert dataset.images is not None
+    return _grey(dataset.images), {name: dataset.attribute(name) for name in POLICIES["utkface"]}
+
+
+def _grey(images: NDArray[np.uint8]) -> Floats:
+    """Return square pictures as means of blocks, rounded to whole numbers, one row each."""
+    block = images.shape[1] // SIDE
+    grey = images.mean(axis=3, dtype=np.float32).reshape(len(images), SIDE, block, SIDE, block)
+    return np.asarray(np.rint(grey.mean(axis=(2, 4))), dtype=np.float32).reshape(len(images), -1)
+
+
+Values = tuple[float, ...]
+
+CHEATS = {
+    "honest": "honest PPLS, K = 5",
+    "collinear_pair": "collinear pair",
+    "low_digits": "low digits",
+    "xor_hash": "XOR with a hash",
+    "few_symbols": "XOR with a hash, 16 symbols",
+}
+EARLIER = {
+    "honest": (".060", "-"),
+    "collinear_pair": (".061", ".327"),
+    "low_digits": (".059", ".327"),
+    "xor_hash": (".043", ".327"),
+}
+"""What the paper's verifier read and the app decoded in an earlier measurement by other code, on other photographs."""
+
+
+def sections(results: Sequence[Result]) -> list[Grid]:
+    """Show the cheats before and after, collection by collection."""
+    tables = []
+    for dataset in dict.fromkeys(result.dataset for result in results):
+        if dataset == "holes":
+            tables.append(_holes([result.score for result in results if result.dataset == dataset]))
+            continue
+        runs = {cheat: [r for r in results if (r.dataset, r.method) == (dataset, cheat)] for cheat in CHEATS}
+        tables += [_before(dataset, runs), _after(dataset, runs)]
+    return tables
+
+
+def verdict(low: float, limit: float) -> str:
+    """Return what a verifier says."""
+    if low > THRESHOLD:
+        return "reject"
+    return "accept" if limit <= THRESHOLD else "inconclusive"
+
+
+def _before(dataset: str, runs: dict[str, list[Result]]) -> Grid:
+    rows: list[tuple[Cell, ...]] = []
+    for cheat, said in CHEATS.items():
+        found, (read, decoded) = runs[cheat], EARLIER.get(cheat, ("-", "-"))
+        published, everybody = ((_values(found, f"{kind}/reads"), _says(found, kind)) for kind in ("paper", "all"))
+        app = (_values(found, "serves"), decoded, _values(found, "decoded"))
+        rows.append((said, *app, read, *published, *everybody))
+    columns: tuple[str, ...] = ("app", "public accuracy", "app decodes, earlier", "app decodes")
+    columns += ("paper's five read, earlier", "paper's five read", "and say", "all read", "and say")
+    note = "As the app wrote it. What is read or decoded is PrivLoss; the public accuracy is balanced."
+    return Grid(f"Before, {dataset}", columns, tuple(rows), note)
+
+
+def _after(dataset: str, runs: dict[str, list[Result]]) -> Grid:
+    rows: list[tuple[Cell, ...]] = []
+    for cheat, said in CHEATS.items():
+        found = runs[cheat]
+        own = (_count(found, "hardened/numbers"), _values(found, "hardened/serves"), _values(found, "hardened/decoded"))
+        attacked = (_values(found, "hardened/reads"), _says(found, "hardened"))
+        counted = (_count(found, "symbols/count"), _values(found, "symbols/estimate"), _values(found, "symbols/bound"))
+        rows.append((said, *own, *attacked, *counted, _fate(found)))
+    columns: tuple[str, ...] = ("app", "hardened: numbers", "public accuracy", "app decodes", "all read", "and say")
+    columns += ("as symbols: how many", "best attacker", "certified", "fate as symbols")
+    note = (
+        f"Hardened: the platform's own version. As symbols: {LEVELS} levels of each of the first {NUMBERS} hardened "
+        "numbers, or the app's own. Where a number is gone, so is what the app would decode it from."
+    )
+    return Grid(f"After, {dataset}", columns, tuple(rows), note)
+
+
+def _holes(scores: Sequence[Mapping[str, float]]) -> Grid:
+    rows: list[tuple[Cell, ...]] = []
+    for name in dict.fromkeys(figure.rpartition("/")[0] for score in scores for figure in score):
+        read = tuple(score[f"{name}/read"] for score in scores)
+        fates = (
+            "let out" if any(score[f"{name}/{when}"] for score in scores) else "kept in" for when in ("before", "now")
+        )
+        rows.append((name, read, *fates))
+    note = "PrivLoss of whoever made it, if it is let out (.10 is allowed); by an earlier rule, and now."
+    return Grid("Eight ways around a verdict", ("way", "read", "before", "now"), tuple(rows), note)
+
+
+def _fate(results: Sequence[Result]) -> str:
+    limits = _values(results, "symbols/bound")
+    if not results or limits:
+        return "-" if not limits else "accept" if max(limits) <= THRESHOLD else "refuse"
+    return "refused unseen: code, not a sift"
+
+
+def _values(results: Sequence[Result], figure: str) -> Values:
+    return tuple(result.score[figure] for result in results if figure in result.score)
+
+
+def _count(results: Sequence[Result], figure: str) -> str:
+    return ", ".join(dict.fromkeys(f"{value:g}" for value in _values(results, figure))) or "-"
+
+
+def _says(results: Sequence[Result], kind: str) -> str:
+    limits = zip(_values(results, f"{kind}/low"), _values(results, f"{kind}/limit"), strict=True)
+    return ", ".join(dict.fromkeys(verdict(*pair) for pair in limits)) or "-"
+
+
+BENCHMARK = Benchmark(
+    name="sift-cheats",
+    title="Sifts made to cheat: verdicts, and what the app really reads",
+    tasks=tasks,
+    methods=(
+        Method("honest", "sifts:honest"),
+        Method("collinear_pair", "sifts:cheating", {"cheat": "collinear_pair"}),
+        Method("low_digits", "sifts:cheating", {"cheat": "low_digits"}),
+        Method("xor_hash", "sifts:cheating", {"cheat": "xor_hash"}),
+        Method("few_symbols", "sifts:few_symbols", {"levels": 8}),
+        Method("holes", "sifts:eight_holes"),
+    ),
+    sections=sections,
+    notes=(
+        "An app decodes with its own knowledge of the trick; verifiers know nothing but the released numbers.",
+        "Attackers alone, the paper's or ours, do not find what hides in low digits or behind a hash.",
+        "After hardening, the app's decoder of low digits sees whole numbers and is blind by construction: what counts "
+        "there is what all read, a table of the 256 levels among them, and the certificate.",
+        "Verdicts at .10 and 95%: accept, if the upper limit of every attacker is at most that; reject, if the lower "
+        "end of one is above; the paper's verifier here is its five attackers under the same rule.",
+        "XOR with a hash takes code. A platform that takes sifts as data never runs it; as few declared symbols it is "
+        "counted, and the count does not care how the attribute is hidden.",
+    ),
+    runs=1,
+)

@@ -1,0 +1,223 @@
+"""A signed bundle of an audit: what was audited, by what, on which machine, what came out, and who vouches for it.
+
+A ZIP file. `manifest.json` names the audited artefact's files and the bundle's own by their SHA-256, versions, machine,
+seed, effort and verdicts; `manifest.signed` is the same in an Ed25519 envelope (`crypto.signing`), so that whoever has
+the auditor's public key finds any change. `audit.json` holds the raw outcomes (hits, runs, canaries, guesses) with the
+figures that follow from them, and verification computes these again. What cannot be repeated is the noise that was
+attacked, as it comes from the operating system: with the same seed and effort everything else is.
+"""
+
+import json
+import platform
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from os import cpu_count
+from pathlib import Path
+from typing import Any
+
+from blindsight.audit.checks import Audit
+from blindsight.audit.epsilon import least_mu, loss_limit
+from blindsight.audit.finding import MEANINGS, rate
+from blindsight.audit.onerun import one_run_p_value
+from blindsight.crypto.signing import SigningKey, verify
+from blindsight.errors import CorruptFileError, InputError, MessageError
+from blindsight.files import AnyPath, as_path, atomic_writer, sha256_of, storage_errors
+
+SCHEMA, VERSION = "blindsight/audit-bundle", 1
+AUDIT, MANIFEST, SIGNED = "audit.json", "manifest.json", "manifest.signed"
+_AUTHOR = "auditor"
+_PACKAGES = ("blindsight-vision", "numpy", "scipy", "scikit-learn", "cryptography", "gmpy2", "tenseal", "torch")
+_MOST_BYTES = 1 << 26
+_EARLIEST = (1980, 1, 1, 0, 0, 0)  # of members: the same content gives the same bytes
+_TOLERANCE = 1e-9
+
+
+def auditor_key(path: AnyPath) -> SigningKey:
+    """Return the auditor's key, which is made if the file is not there (mode 0600)."""
+    path = as_path(path)
+    if not path.exists():
+        with atomic_writer(path, private=True) as stream:
+            stream.write(SigningKey.generate().secret_bytes().hex().encode())
+    with storage_errors("read", path):
+        text = path.read_bytes()
+    try:
+        return SigningKey(bytes.fromhex(text.decode("ascii").strip()))
+    except (ValueError, InputError):
+        raise CorruptFileError(f"{path} holds no auditor's key (64 hexadecimal digits). Name another file.") from None
+
+
+def circumstances() -> dict[str, Any]:
+    """Return when, by which versions and on which machine."""
+    versions = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    machine = {"system": platform.system(), "release": platform.release(), "processor": platform.machine()}
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"made": now, "versions": versions, "machine": machine | {"cores": cpu_count()}}
+
+
+def artefact_digests(path: AnyPath) -> dict[str, str]:
+    """Return the SHA-256 of every file of what is audited."""
+    path = as_path(path)
+    if path.is_file():
+        return {path.name: sha256_of(path)}
+    return {str(one.relative_to(path)): sha256_of(one) for one in sorted(path.rglob("*")) if one.is_file()}
+
+
+def write_bundle(
+    path: AnyPath, audit: Audit, *, key: SigningKey, command: str, artefact: AnyPath | None, pages: Mapping[str, bytes]
+) -> Path:
+    """Write the bundle of an audit of `artefact` (None: of nothing that lies in files), with `pages` for people."""
+    path, content = as_path(path), {AUDIT: _json(audit.to_dict()), **pages}
+    manifest = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "subject": audit.subject,
+        "auditor": key.public.hex(),
+        "command": command,
+        "seed": audit.seed,
+        "effort": audit.effort,
+        "seconds": audit.seconds,
+        "verdicts": {verdict: audit.count(verdict) for verdict in MEANINGS},
+        **circumstances(),
+        "artefact": {} if artefact is None else artefact_digests(artefact),
+        "files": {name: sha256(body).hexdigest() for name, body in content.items()},
+    }
+    body = _json(manifest)
+    content |= {MANIFEST: body, SIGNED: key.sign(body, author=_AUTHOR)}
+    with atomic_writer(path, private=True) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as bundle:
+        for name in sorted(content):
+            bundle.writestr(zipfile.ZipInfo(name, _EARLIEST), content[name], zipfile.ZIP_DEFLATED)
+    return path
+
+
+@dataclass(frozen=True)
+class VerifiedBundle:
+    """A bundle whose signature, digests and figures are right; `recomputed` figures were computed again."""
+
+    manifest: Mapping[str, Any]
+    audit: Mapping[str, Any]
+    recomputed: int
+
+    @property
+    def auditor(self) -> str:
+        """The public key that signed it, in hexadecimal digits."""
+        return str(self.manifest["auditor"])
+
+
+def verify_bundle(path: AnyPath, *, auditor: str | None = None, artefact: AnyPath | None = None) -> VerifiedBundle:
+    """Check signature, digests and figures of a bundle, and refuse it with a sentence.
+
+    `auditor` is the public key that it must be signed by; without it the bundle is only consistent with the key that it
+    names. With `artefact` the files that were audited must be those that lie there now.
+    """
+    path = as_path(path)
+    content = _members(path)
+    manifest = _manifest(path, content)
+    if auditor is not None and auditor.strip().lower() != manifest["auditor"]:
+        raise CorruptFileError(
+            f"{path} is signed by {manifest['auditor']}; {auditor} was expected. Ask the auditor for the right key."
+        )
+    try:
+        body = verify(content[SIGNED], {_AUTHOR: bytes.fromhex(manifest["auditor"])})[1]
+    except (MessageError, ValueError):
+        raise CorruptFileError(f"{path} does not bear the signature of the auditor it names: it was altered.") from None
+    if body != content[MANIFEST]:
+        raise CorruptFileError(f"{MANIFEST} in {path} is not the one that was signed: it was altered.")
+    _check_digests(path, content, manifest["files"])
+    if artefact is not None:
+        _check_artefact(as_path(artefact), manifest["artefact"])
+    audit = json.loads(content[AUDIT])
+    return VerifiedBundle(manifest, audit, sum(_check_figure(path, row) for row in audit["findings"]))
+
+
+def _members(path: Path) -> dict[str, bytes]:
+    if not path.exists():
+        raise InputError(f"{path} is not there. Give the file that `blindsight audit --bundle` wrote.")
+    try:
+        with storage_errors("read", path), zipfile.ZipFile(path) as bundle:
+            if sum(item.file_size for item in bundle.infolist()) > _MOST_BYTES:
+                raise CorruptFileError(f"{path} holds more than {_MOST_BYTES >> 20} MiB: it is no bundle of an audit.")
+            content = {name: bundle.read(name) for name in bundle.namelist()}
+    except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError):
+        raise CorruptFileError(f"{path} is no bundle, or only a part of one. Copy it again.") from None
+    missing = {AUDIT, MANIFEST, SIGNED} - set(content)
+    if missing:
+        raise CorruptFileError(f"{path} is no bundle of an audit: it lacks {', '.join(sorted(missing))}.")
+    return content
+
+
+def _manifest(path: Path, content: Mapping[str, bytes]) -> dict[str, Any]:
+    try:
+        manifest: dict[str, Any] = json.loads(content[MANIFEST])
+        kind, number = manifest["schema"], manifest["version"]
+    except (ValueError, KeyError, TypeError):
+        kind, number = None, None
+    if kind == SCHEMA and number != VERSION:
+        raise CorruptFileError(
+            f"{path} is a bundle of version {number}; this Blindsight reads version {VERSION}. Verify it by the "
+            "Blindsight that wrote it."
+        )
+    if kind != SCHEMA or not isinstance(manifest.get("auditor"), str) or not isinstance(manifest.get("files"), dict):
+        raise CorruptFileError(f"{MANIFEST} in {path} is damaged, or of something else than an audit.")
+    return manifest
+
+
+def _check_digests(path: Path, content: Mapping[str, bytes], signed: Mapping[str, str]) -> None:
+    for name, body in content.items():
+        if name in (MANIFEST, SIGNED):
+            continue
+        if name not in signed:
+            raise CorruptFileError(f"{path} holds {name}, which nobody signed.")
+        if sha256(body).hexdigest() != signed[name]:
+            raise CorruptFileError(f"{name} in {path} is not the one that was signed: it was altered.")
+    if missing := set(signed) - set(content):
+        raise CorruptFileError(f"{path} lacks {', '.join(sorted(missing))}, which was signed.")
+
+
+def _check_artefact(path: Path, signed: Mapping[str, str]) -> None:
+    now = artefact_digests(path)
+    changed = sorted(name for name in {*now, *signed} if now.get(name) != signed.get(name))
+    if changed:
+        raise CorruptFileError(f"{path} is not what was audited: {', '.join(changed[:5])} changed since.")
+
+
+def _check_figure(path: Path, row: Mapping[str, Any]) -> bool:
+    """Compute a figure again from its raw outcomes, where it has some; refuse another."""
+    found = _again(row["measured"] or {}, row["details"])
+    if found is None:
+        return False
+    stated, again = found
+    if abs(stated - again) > _TOLERANCE:
+        raise CorruptFileError(
+            f"in {path} the figure of {row['claim']!r} does not follow from its outcomes: {stated:.6g} is stated, "
+            f"{again:.6g} comes out."
+        )
+    return True
+
+
+def _again(measured: Mapping[str, Any], details: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return a stated figure and the one that follows from the outcomes, if there are some."""
+    if measured.get("counts"):
+        return measured["low"], rate(*measured["counts"], confidence=measured["confidence"]).low
+    if details.keys() >= {"hits", "false_alarms", "evaluated"}:
+        counts = (details[name] for name in ("hits", "false_alarms", "evaluated"))
+        tail = (1 - details["confidence"]) / 4  # two events, each under two inputs
+        return measured["low"], float(loss_limit(*counts, delta=details["delta"], tail=tail))
+    if details.keys() >= {"mu", "errors", "evaluated"}:
+        return details["mu"], least_mu(details["errors"], details["evaluated"], details["confidence"])
+    if details.keys() >= {"canaries", "guesses", "correct"} and measured["low"] > 0:
+        outcomes = {name: details[name] for name in ("canaries", "guesses", "correct", "delta")}
+        return 1 - details["confidence"], one_run_p_value(**outcomes, epsilon=measured["low"])
+    return None
+
+
+def _json(document: Any) -> bytes:
+    return json.dumps(document, ensure_ascii=False, indent=2, sort_keys=True, allow_nan=False).encode()

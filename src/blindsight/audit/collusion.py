@@ -1,0 +1,707 @@
+"""Which coalitions a scheme has to fear, what each of them reads, and whether the scheme's statement admits it.
+
+| coalition | plain | dphe, block-dphe | bfv | masks |
+| --- | --- | --- | --- | --- |
+| all members but one | the update | the update, where it is released | the update | the update |
+| aggregator and key generator | - | the update | the update | - |
+| aggregator and one member | - | blocks sent; weights nobody else sent | ciphertexts, and the sum | - |
+| aggregator and as many members as the threshold | - | - | - | the update |
+| aggregator and one member fewer | - | - | - | a masked upload, and the sum |
+
+They follow the protocol and talk to each other; `hostile` has those who do not follow it. A coalition that reads what
+the statement says it would read gives the verdict *as stated*. One that reads what the statement does not speak of
+*refutes* it, and one that reads nothing does *not refute* it. Ciphertexts and masked uploads are compared with the
+updates: what tells more of them than chance *refutes* the statement.
+
+*DPHE: aggregator and one member.* The aggregator undoes every phi^(n), any member knows phi: together they read which
+blocks each member sent, padding included. A block that the victim did not send is zero. One that nobody else outside
+the coalition sent holds, less the coalition's own weights, exactly the victim's, in the plain sum; unless it was
+withheld. Of blocks that several others sent they know the sum. Encryption keeps them from more: it is randomised, so a
+guess at a plaintext cannot be checked. *All members but one* have the sum of the last one's weights, which are its
+weights, where they were released. Members are told where: a block that was withheld though a single contributor was
+missing, the last member did not change. *Aggregator and key generator* (or whoever has a contribution): it is simply
+decrypted.
+
+*Masks.* An upload wears its own mask and one for every other member (`sums.masks`). In every round the aggregator is
+given the seeds of the survivors' own masks; that is how it lifts them from the sum. A member knows the mask it shares
+with the victim. The masks that the victim shares with honest members come off only with its mask key, of which every
+member holds a share: the threshold is how many it takes. One fewer, and a uniformly random mask remains.
+
+A round of real messages between parties made for the audit: what any coalition of them holds, and its worth.
+
+A party holds what it received, set-up included, and what it drew itself: its update, and the secrets that never leave
+it. A `Coalition` hands out what its parties hold and nothing else. What the key generator *sent* it knows as well: with
+it come all set-up messages. Runs of real parties cannot be audited so, because nobody records their secrets; play
+their updates again (`learn.recording` keeps them).
+
+`from_sum` is what every coalition has: the sum, less what its own members put into it. Where one member is left, that
+is its update; where several are, the best guess is an equal share of it. A scheme's own attacks start from there
+(`coalitions`). `gain` counts how much of what a coalition says is true, against what it would know by chance; what
+should be worth nothing (`Held`: an upload in masks, ciphertexts without a key) is tested against the truth.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blindsight.audit.finding import Finding, Interval, Verdict, rate
+from blindsight.audit.leakage.recovery import RECOVERED, ChanceTest, signs_test
+from blindsight.audit.leakage.schemes import author, differences, owner_payloads
+from blindsight.crypto import bfv, paillier
+from blindsight.crypto.bfv import SecretKey
+from blindsight.crypto.paillier import PrivateKey
+from blindsight.crypto.shamir import Reconstruction
+from blindsight.crypto.signing import Signed
+from blindsight.crypto.wire import decode
+from blindsight.errors import InputError, MessageError, UnknownNameError
+from blindsight.progress import Progress, silent
+from blindsight.rng import science
+from blindsight.statement import PrivacyStatement
+from blindsight.sums import masks
+from blindsight.sums.dphe import CheckedShards, Permutations, SparseAdder
+from blindsight.sums.masks import UNMASK, Peers, Reveal, RoundSecrets, agree, mask_context, read_directory
+from blindsight.sums.messages import Receipt, Reply, Roster, Setup
+from blindsight.sums.scheme import CONTRIBUTE, Resources, Turn
+from blindsight.sums.session import RoundResult, Session
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SCHEMES, SPARSE_SCHEMES, Integers, Terms, threshold
+from blindsight.sums.transport import Parts
+
+Mask = NDArray[np.bool_]
+Views = Mapping[str, tuple[bytes, ...]]
+
+ROUND = 0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Coalition:
+    """What its parties hold together; `session` stands for what everybody knows: terms, public keys, the statement.
+
+    `secrets` are what members of it drew and were handed in a masked round.
+    """
+
+    parties: tuple[str, ...]
+    session: Session
+    result: RoundResult
+    updates: Mapping[str, Integers]
+    key: PrivateKey | SecretKey | None
+    secrets: Mapping[str, RoundSecrets]
+    _views: Views
+    _issued: tuple[bytes, ...]
+
+    @property
+    def rest(self) -> tuple[str, ...]:
+        """Who is in the sum and not in the coalition."""
+        return tuple(member for member in self.result.contributors if member not in self.parties)
+
+    def messages(self, party: str) -> tuple[bytes, ...]:
+        """Return everything that a party of the coalition received."""
+        if party not in self.parties:
+            raise InputError(f"{party!r} is not in the coalition of {', '.join(self.parties)}.")
+        return self._views.get(party, ())
+
+    def replies(self, step: str = CONTRIBUTE) -> dict[str, bytes]:
+        """Return the bodies of the members' replies to a step, which the aggregator received."""
+        found: dict[str, bytes] = {}
+        for message in self.messages(AGGREGATOR):
+            member = author(message)
+            if member is not None:
+                reply = decode(message, Reply)
+                if decode(decode(reply.receipt, Signed).body, Receipt).step == step:
+                    found[member] = reply.body
+        return found
+
+    @cached_property
+    def shared_secret(self) -> bytes:
+        """The secret behind DPHE's phi, which members and key generator know."""
+        for message in (*self._issued, *(item for member in self.updates for item in self.messages(member))):
+            if (setup := _setup(message)) is not None and setup.shared:
+                return setup.shared
+        raise InputError(f"nobody in the coalition of {', '.join(self.parties)} knows the members' permutation.")
+
+    @property
+    def aggregator_setup(self) -> Setup:
+        """The secrets behind DPHE's phi^(n), which the aggregator knows."""
+        return next(setup for setup in map(_setup, self.messages(AGGREGATOR)) if setup is not None)
+
+
+def _setup(message: bytes) -> Setup | None:
+    try:
+        return decode(message, Setup)
+    except MessageError:
+        return None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlayedRound:
+    """One round: the truth about every member (`updates`, encoded), and what everybody received and drew."""
+
+    session: Session
+    result: RoundResult
+    updates: Mapping[str, Integers]
+    views: Views
+    key: PrivateKey | SecretKey | None
+    secrets: Mapping[str, RoundSecrets]
+
+    def pool(self, parties: Iterable[str]) -> Coalition:
+        """Return what these parties hold together."""
+        chosen, known = tuple(dict.fromkeys(parties)), (*self.session.terms.members, AGGREGATOR, KEY_GENERATOR)
+        for party in chosen:
+            if party not in known:
+                raise UnknownNameError("party", party, known)
+        with_generator = KEY_GENERATOR in chosen
+        return Coalition(
+            parties=chosen,
+            session=self.session,
+            result=self.result,
+            updates={member: self.updates[member] for member in chosen if member in self.updates},
+            key=self.key if with_generator else None,
+            secrets={member: self.secrets[member] for member in chosen if member in self.secrets},
+            _views={party: self.views.get(party, ()) for party in chosen},
+            _issued=tuple(message for view in self.views.values() for message in view[:1]) if with_generator else (),
+        )
+
+
+def play(
+    scheme: str,
+    updates: Mapping[str, ArrayLike],
+    *,
+    fraction_bits: int = 20,
+    slot_bits: int = 32,
+    minimum_per_position: int = 1,
+    capacity: int | None = None,
+    key_bits: int = 3072,
+    insecure: bool = False,
+) -> PlayedRound:
+    """Play one round of a scheme with these members' updates and keep all of it; see `sums.open_session`.
+
+    All secrets are drawn for this round and protect nobody: the updates are the caller's own.
+    """
+    if scheme not in SCHEMES:
+        raise UnknownNameError("aggregation scheme", scheme, SCHEMES)
+    vectors = {member: np.asarray(update, dtype=np.float64) for member, update in updates.items()}
+    dimension = max((vector.size for vector in vectors.values()), default=0)
+    sparse: dict[str, Any] = {"minimum_per_position": minimum_per_position}
+    if scheme in SPARSE_SCHEMES:
+        sparse |= {
+            "capacity": -(-dimension // 10) if capacity is None else capacity,
+            "key_bits": key_bits,
+            "insecure": insecure,
+        }
+    terms = Terms(
+        scheme=scheme,
+        run="audit",
+        members=tuple(vectors),
+        dimension=dimension,
+        fraction_bits=fraction_bits,
+        slot_bits=slot_bits,
+        **sparse,
+    )
+    views: defaultdict[str, list[bytes]] = defaultdict(list)
+    secrets: dict[str, RoundSecrets] = {}
+    key: PrivateKey | SecretKey | None = None
+    if terms.sparse:
+        key = paillier.generate_keys(key_bits, insecure=insecure)
+    elif scheme == "bfv":
+        key = bfv.generate_keys(max_sum=terms.max_integer * len(terms.members))
+
+    def transit(sender: str, receiver: str, kind: str, parts: Parts) -> list[Parts]:
+        if scheme == "masks" and kind == CONTRIBUTE and receiver == AGGREGATOR:
+            secrets[sender] = decode(session.members[sender]._state.secrets, RoundSecrets)
+        return [parts]
+
+    session = Session(terms, record=lambda party, message: views[party].append(message), transit=transit, key=key)
+    result = session.round(vectors, ROUND)
+    truth = {member: terms.integers(vector) for member, vector in vectors.items()}
+    return PlayedRound(session, result, truth, {party: tuple(view) for party, view in views.items()}, key, secrets)
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """A coalition's account of one member's update, weight by weight.
+
+    `update` is its best guess (as encoded integers, fractions where it shares out a sum), `known` marks the weights it
+    is certain of, `possible` those that may be other than zero, as far as it can tell.
+    """
+
+    parties: tuple[str, ...]
+    victim: str
+    update: NDArray[np.float64]
+    known: Mask
+    possible: Mask
+
+    def __repr__(self) -> str:
+        who = ", ".join(self.parties)
+        return f"Account({who} about {self.victim}: {int(self.known.sum())} of {self.known.size} weights)"
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """What a coalition holds of one member's update where it should be worth nothing: guesses, a row each.
+
+    They are of the update, or of how it differs from that of the member they are taken `less`.
+    """
+
+    rows: NDArray[np.float64]
+    less: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Held: {len(self.rows)} guesses, hidden>"
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A recovery beside the truth, counted in `positions`: weights, or blocks where they share a ciphertext.
+
+    Of the positions that the victim `changed`, the weights of `read` are known to the coalition. It cannot rule out
+    `named` positions, of which `right` were changed. `wrong` counts what it was certain of and is not so. `cosine` is
+    that of guess and truth, `alone` that of the best guess of its parties if they did not talk to each other.
+    """
+
+    parties: tuple[str, ...]
+    victim: str
+    positions: int
+    changed: int
+    read: int
+    named: int
+    right: int
+    wrong: int
+    cosine: float
+    alone: float
+
+    @property
+    def overlap(self) -> float:
+        """Changed and named positions in common, as a share of both together (Jaccard)."""
+        return _overlap(self.right, self.named, self.changed)
+
+    @property
+    def chance_overlap(self) -> float:
+        """About the overlap of as many positions named at random."""
+        return _overlap(self.named * self.changed / self.positions, self.named, self.changed)
+
+
+def from_sum(coalition: Coalition, victim: str) -> Account:
+    """Return what the sum tells about a member in it, after its parties have subtracted their own part."""
+    if victim not in coalition.rest:
+        raise InputError(f"{victim!r} is in the coalition, or not in the sum: there is nothing to find out.")
+    left, released = left_of_sum(coalition)
+    alone = coalition.rest == (victim,)
+    known = released if alone else np.zeros_like(released)
+    return Account(coalition.parties, victim, left / len(coalition.rest), known, (left != 0) | ~released)
+
+
+def left_of_sum(coalition: Coalition) -> tuple[Integers, Mask]:
+    """Return the sum of everybody else's weights, and which of them were released: members know, others do not."""
+    released = np.ones(coalition.result.total.size, dtype=np.bool_)
+    if coalition.updates:
+        released[coalition.result.withheld] = False
+    left = coalition.result.total.copy()
+    for own in coalition.updates.values():
+        left -= np.where(released, own, 0)
+    return left, released
+
+
+def gain(played: PlayedRound, recovery: Account) -> Gain:
+    """Compare a recovery with the truth."""
+    truth, block = played.updates[recovery.victim], played.session.block
+    changed: Mask = np.any(_by_block(truth != 0, block), axis=1)
+    possible: Mask = np.any(_by_block(recovery.possible, block), axis=1)
+    same = recovery.update == truth
+    read = changed & _by_block(recovery.known & same, block, fill=True).all(axis=1)
+    guesses = [played.pool([party]) for party in recovery.parties]
+    alone = [_cosine(left_of_sum(one)[0], truth) for one in guesses]
+    return Gain(
+        parties=recovery.parties,
+        victim=recovery.victim,
+        positions=len(changed),
+        changed=int(changed.sum()),
+        read=int(read.sum()),
+        named=int(possible.sum()),
+        right=int((possible & changed).sum()),
+        wrong=int((recovery.known & ~same).sum() + (~recovery.possible & (truth != 0)).sum()),
+        cosine=_cosine(recovery.update, truth),
+        alone=max(alone),
+    )
+
+
+def held_test(
+    played: PlayedRound, held: Held, victim: str, *, generator: np.random.Generator, false_alarm: float
+) -> ChanceTest | None:
+    """Test what a coalition holds against the truth; if it is uniform, or a ciphertext, either sign is as likely.
+
+    None if there is nothing to find out: the truth is zero, or nothing that is held is as long as it.
+    """
+    truth = played.updates[victim].astype(np.float64)
+    if held.less is not None:
+        truth = truth - played.updates[held.less]
+    if not truth.any() or not len(held.rows):
+        return None
+    return signs_test(held.rows, truth, generator=generator, false_alarm=false_alarm)
+
+
+def _by_block(marks: Mask, block: int, *, fill: bool = False) -> Mask:
+    """Return a row of marks per block; the last is filled up."""
+    rows = np.full(-(-marks.size // block) * block, fill)
+    rows[: marks.size] = marks
+    return rows.reshape(-1, block)
+
+
+def _cosine(guess: NDArray[Any], truth: Integers) -> float:
+    a, b = guess.astype(np.float64), truth.astype(np.float64)
+    lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(a @ b) / lengths if lengths else 0.0
+
+
+def _overlap(common: float, left: int, right: int) -> float:
+    return common / (left + right - common) if left + right else 1.0
+
+
+T = TypeVar("T", bound=np.generic)
+
+TURN = ROUND, 0
+
+Kind = Literal[
+    "all members but one",
+    "aggregator and key generator",
+    "aggregator and one member",
+    "aggregator and as many members as the threshold",
+    "aggregator and one member fewer than the threshold",
+]
+
+_ADMITTED: dict[Kind, tuple[str, ...]] = {
+    "all members but one": ("members but one read", "every member's update, and all"),
+    "aggregator and key generator": ("with anyone who has a contribution",),
+    "aggregator and one member": ("no collusion of the aggregator with a member",),
+    "aggregator and as many members as the threshold": ("fewer than t = ",),
+    "aggregator and one member fewer than the threshold": (),
+}
+"""The words by which a statement admits that a coalition reads something."""
+
+
+# Sparse schemes
+
+
+def sparse_with_a_member(coalition: Coalition, victim: str) -> Account:
+    """Return what the aggregator and members of a sparse round learn about another one, from places and sum."""
+    terms, guess = _sparse(coalition), from_sum(coalition, victim)
+    sent = {member: np.zeros(terms.blocks, dtype=np.bool_) for member in terms.members}
+    for member, blocks, _ in _plain_shards(coalition):
+        sent[member][blocks] = True
+    senders: Integers = np.sum([sent[member] for member in coalition.rest], axis=0, dtype=np.int64)
+    left, released = left_of_sum(coalition)
+    mine = _weights(sent[victim], terms)
+    alone = _weights(senders == 1, terms) & released
+    update = np.where(mine, left / np.maximum(_weights(senders, terms), 1), 0.0)
+    known = ~mine | alone | guess.known
+    return Account(coalition.parties, victim, update, known, mine & ~(known & (update == 0)))
+
+
+def sparse_all_but_one(coalition: Coalition, victim: str) -> Account:
+    """Return what all other members learn about one, from the sum and from what of it was withheld."""
+    terms, found = _sparse(coalition), from_sum(coalition, victim)
+    if not terms.counting:
+        return found
+    changes = [_changed(own, terms) for own in coalition.updates.values()]
+    missing_one = np.sum(changes, axis=0, dtype=np.int64) == terms.minimum_per_position - 1
+    zero = _weights(missing_one, terms) & ~left_of_sum(coalition)[1]
+    return replace(found, known=found.known | zero, possible=found.possible & ~zero)
+
+
+def sparse_with_the_key(coalition: Coalition, victim: str) -> Account:
+    """Return a member's update, decrypted from what the aggregator received."""
+    terms, key = _sparse(coalition), coalition.key
+    if not isinstance(key, PrivateKey):
+        raise InputError(f"nobody in the coalition of {', '.join(coalition.parties)} can decrypt.")
+    rows = np.zeros((terms.blocks, terms.slots), dtype=np.int64)
+    for member, blocks, shards in _plain_shards(coalition):
+        if member == victim:
+            numbers = [number for ciphertexts in shards.ciphertexts for number in key.decrypt(ciphertexts)]
+            slots = terms.packing.unpack(numbers, blocks.size * terms.packing.slots)
+            np.add.at(rows, blocks, slots.reshape(blocks.size, -1)[:, : terms.slots])
+    return _certain(coalition, victim, rows.ravel()[: terms.dimension])
+
+
+def _plain_shards(coalition: Coalition) -> Iterator[tuple[str, Integers, CheckedShards]]:
+    """Yield every contribution, and its blocks in plain order: phi^(n) is undone by one party, phi by another."""
+    roster = coalition.session.aggregator.roster
+    adder = SparseAdder(roster, coalition.aggregator_setup, TURN, Resources())
+    phi = Permutations(roster).shared(coalition.shared_secret, ROUND)
+    for member, body in coalition.replies().items():
+        shards = adder.check(CONTRIBUTE, member, Reply(b"", body))
+        yield member, phi.backward(np.concatenate(shards.places)), shards
+
+
+def _sparse(coalition: Coalition) -> Terms:
+    if not coalition.session.terms.sparse:
+        raise InputError(f"only dphe and block-dphe permute what they send; got {coalition.session.scheme!r}.")
+    return coalition.session.terms
+
+
+def _changed(integers: Integers, terms: Terms) -> Mask:
+    """Return which blocks an update changes."""
+    rows = np.zeros(terms.blocks * terms.slots, dtype=np.int64)
+    rows[: integers.size] = integers
+    return np.asarray(np.any(rows.reshape(terms.blocks, terms.slots), axis=1))
+
+
+def _weights(blocks: NDArray[T], terms: Terms) -> NDArray[T]:
+    """Return what is said of each block, for each of its weights."""
+    return np.asarray(np.repeat(blocks, terms.slots)[: terms.dimension])
+
+
+def _certain(coalition: Coalition, victim: str, update: Integers) -> Account:
+    known = np.ones(update.size, dtype=np.bool_)
+    return Account(coalition.parties, victim, update.astype(np.float64), known, update != 0)
+
+
+# BFV
+
+
+def lattice_with_the_key(coalition: Coalition, victim: str) -> Account:
+    """Return a member's update, decrypted with the key generator's key from what the aggregator received."""
+    key = coalition.key
+    if not isinstance(key, SecretKey):
+        raise InputError(f"nobody in the coalition of {', '.join(coalition.parties)} can decrypt lattice ciphertexts.")
+    update = key.decrypt(key.public.read_vector(coalition.replies()[victim]))
+    return _certain(coalition, victim, update[: coalition.session.terms.dimension])
+
+
+def lattice_with_a_member(coalition: Coalition, victim: str) -> Held:
+    """Return how a member's ciphertexts differ from those of another one outside the coalition, read as numbers."""
+    other = next(member for member in coalition.rest if member != victim)
+    received = coalition.messages(AGGREGATOR)
+    mine, others = (owner_payloads(received, member) for member in (victim, other))
+    return Held(differences(mine, others, coalition.session.terms.dimension), other)
+
+
+# Masks
+
+
+@dataclass(frozen=True, eq=False)
+class Stripped:
+    """An upload without the masks that a coalition can lift; `worn` are the members whose masks it still wears."""
+
+    integers: Integers
+    worn: tuple[str, ...]
+
+
+def masked_with_members(coalition: Coalition, victim: str) -> Account:
+    """Return a member's update, which enough members and the aggregator strip bare."""
+    stripped = stripped_upload(coalition, victim)
+    if stripped.worn:
+        raise InputError(f"{len(coalition.updates)} members are too few to strip the upload of {victim!r}.")
+    return _certain(coalition, victim, stripped.integers)
+
+
+def masked_with_too_few(coalition: Coalition, victim: str) -> Held:
+    """Return what is left of a member's upload when too few have lifted what they can; uniform, if masks are."""
+    return Held(stripped_upload(coalition, victim).integers[None].astype(np.float64))
+
+
+def stripped_upload(coalition: Coalition, victim: str) -> Stripped:
+    """Lift every mask of a member's upload that aggregator and members can lift together."""
+    if coalition.session.scheme != "masks":
+        raise InputError(f"only masks have masks to lift; got {coalition.session.scheme!r}.")
+    if not coalition.secrets:
+        raise InputError("masks are lifted by the aggregator with members; there is no member in the coalition.")
+    terms, roster = coalition.session.terms, coalition.session.aggregator.roster
+    group = next(names for names in terms.groups(ROUND) if victim in names)
+    told = next(kept for kept in coalition.secrets.values() if victim in kept.owners)
+    peers = read_directory(roster, told.directory, TURN, b"", group)
+    reveals = {name: decode(body, Reveal).shares for name, body in coalition.replies(UNMASK).items() if name in group}
+    seed = joined(
+        peers, {name: dict(zip(told.owners, shares, strict=True))[victim] for name, shares in reveals.items()}
+    )
+    held = {
+        name: dict(zip(kept.owners, kept.mask_key_shares, strict=True))[victim]
+        for name, kept in coalition.secrets.items()
+        if victim in kept.owners
+    }
+    key = joined(peers, held)
+    pairs: dict[str, bytes] = {}
+    for other in told.owners:
+        if other != victim and key is not None:
+            pairs[other] = agree(key, peers.keys[other].mask_key)
+        elif other in coalition.secrets:
+            pairs[other] = agree(coalition.secrets[other].mask, peers.keys[victim].mask_key)
+    assert seed is not None  # the aggregator had enough shares of it: it has opened the sum
+    bare = bared(roster, TURN, coalition.replies()[victim], victim, seed, pairs)
+    return Stripped(bare, tuple(name for name in told.owners if name != victim and name not in pairs))
+
+
+def joined(peers: Peers, shares: Mapping[str, bytes]) -> bytes | None:
+    """Return the secret that shares by holder give; None if they are too few."""
+    chosen = {peers.number(holder): share for holder, share in sorted(shares.items())[: peers.threshold]}
+    return Reconstruction(list(chosen)).secret(chosen) if len(chosen) == peers.threshold else None
+
+
+def bared(roster: Roster, turn: Turn, upload: bytes, victim: str, seed: bytes, pairs: Mapping[str, bytes]) -> Integers:
+    """Return a member's upload without its own mask and those it shares with others, by the secret behind each."""
+    residues = roster.terms.read_residues(upload).copy()
+    worn = [(seed, mask_context(b"self", roster, turn), False)]
+    worn += [(secret, mask_context(b"pair", roster, turn), victim > other) for other, secret in pairs.items()]
+    masks.add_masks(residues, worn)
+    return residues.view(residues.dtype.str.replace("u", "i")).astype(np.int64)
+
+
+# Every coalition of a scheme
+
+
+@dataclass(frozen=True)
+class CoalitionResult:
+    """What one kind of coalition found out about every member in turn, in a round of one scheme."""
+
+    kind: Kind
+    scheme: str
+    admitted: str | None
+    """The sentence of the scheme's statement that speaks of this coalition."""
+    gains: tuple[Gain, ...] = ()
+    tests: tuple[ChanceTest, ...] = ()
+    """Of what a coalition holds that should be worth nothing, against each member's update."""
+
+
+def attack_round(
+    played: PlayedRound,
+    *,
+    false_alarm: float = 0.01,
+    random_state: int | np.random.Generator | None = None,
+    progress: Progress = silent,
+) -> tuple[CoalitionResult, ...]:
+    """Let every kind of coalition that its scheme has attack every member of a round.
+
+    `false_alarm` is the probability with which a coalition that holds nothing of worth is said to hold something.
+    """
+    statement, plans, members = played.session.statement(), list(_plans(played)), played.result.contributors
+    generator, results = science(random_state), list[CoalitionResult]()
+    for done, (kind, helpers, attack) in enumerate(plans):
+        progress("coalitions", done, len(plans))
+        gains, tests = list[Gain](), list[ChanceTest]()
+        for victim in members:
+            found = attack(played.pool(helpers(victim)), victim)
+            if isinstance(found, Held):
+                rate = false_alarm / len(members)
+                test = held_test(played, found, victim, generator=generator, false_alarm=rate)
+                tests += [] if test is None else [test]
+            else:
+                gains.append(gain(played, found))
+        admitted = _admission(statement, kind)
+        results.append(CoalitionResult(kind, played.session.scheme, admitted, tuple(gains), tuple(tests)))
+    progress("coalitions", len(plans), len(plans))
+    return tuple(results)
+
+
+Plan = tuple[Kind, Callable[[str], list[str]], Callable[[Coalition, str], Account | Held]]
+
+
+def _plans(played: PlayedRound) -> Iterator[Plan]:
+    """Yield kinds of coalitions: whom they have, given the victim, and what they do."""
+    terms, members = played.session.terms, played.result.contributors
+
+    def others(victim: str) -> list[str]:
+        (group,) = (names for names in terms.groups(ROUND) if victim in names)
+        mates = [member for member in members if member in group and member != victim]
+        return mates + [member for member in members if member not in group]
+
+    yield "all members but one", others, sparse_all_but_one if terms.sparse else from_sum
+    if terms.keyed:
+        with_the_key, with_a_member = (
+            (sparse_with_the_key, sparse_with_a_member)
+            if terms.sparse
+            else (lattice_with_the_key, lattice_with_a_member)
+        )
+        yield "aggregator and key generator", lambda _: [AGGREGATOR, KEY_GENERATOR], with_the_key
+        yield "aggregator and one member", lambda victim: [AGGREGATOR, others(victim)[0]], with_a_member
+    elif terms.scheme == "masks":
+        size = len(terms.groups(ROUND)[0])
+        needed = threshold(size)
+        few = min(needed - 1, size - 2)  # of three members, one: two are all but one
+        enough: Kind = "aggregator and as many members as the threshold"
+        fewer: Kind = "aggregator and one member fewer than the threshold"
+        yield enough, lambda victim: [AGGREGATOR, *others(victim)[:needed]], masked_with_members
+        yield fewer, lambda victim: [AGGREGATOR, *others(victim)[:few]], masked_with_too_few
+
+
+def findings(results: Sequence[CoalitionResult], *, confidence: float = 0.95) -> tuple[Finding, ...]:
+    """Return what was read, and for coalitions that read places where updates lie: one row each."""
+    held = [_held_finding(result) for result in results if result.tests]
+    read = [_weights_finding(result, confidence) for result in results if result.gains]
+    located = [
+        _places_finding(result, confidence)
+        for result in results
+        if result.scheme in SPARSE_SCHEMES and result.kind == "aggregator and one member"
+    ]
+    return (*read, *located, *held)
+
+
+def _admission(statement: PrivacyStatement, kind: Kind) -> str | None:
+    sentences = (*statement.assumptions, *statement.not_protected)
+    return next((said for said in sentences if any(words in said for words in _ADMITTED[kind])), None)
+
+
+def _weights_finding(result: CoalitionResult, confidence: float) -> Finding:
+    read, changed = (sum(getattr(one, name) for one in result.gains) for name in ("read", "changed"))
+    verdict: Verdict = "not refuted"
+    if read:
+        verdict = "refuted" if result.admitted is None else "as stated"
+    return Finding(
+        claim=f"{result.scheme}: nobody but a member knows its update",
+        source="its statement" if result.admitted else "its statement, which makes no exception",
+        proven=f"except: {result.admitted}" if result.admitted else "under its assumptions",
+        measure="share of the positions a member changed whose weights are read exactly",
+        measured=rate(read, changed, confidence=confidence),
+        verdict=verdict,
+        attack=result.kind,
+        details=_details(result),
+    )
+
+
+def _held_finding(result: CoalitionResult) -> Finding:
+    worst = min(result.tests, key=lambda test: (test.p_value, -test.score))
+    known = any(test.score >= RECOVERED for test in result.tests)  # is no luck, however few its weights
+    return Finding(
+        claim=f"{result.scheme}: nobody but a member knows its update",
+        source="its statement",
+        proven="masks and ciphertexts tell nothing of what they hide",
+        measure="|cosine| of what is left in their hands with a member's update, at worst of "
+        f"{len(result.tests)} members (chance exceeds {worst.threshold:.2f} in {worst.false_alarm:g} of the cases)",
+        measured=Interval(worst.score, worst.score, worst.score, 1.0),  # of this round: nothing to be unsure of
+        verdict="at chance" if worst.at_chance and not known else "refuted",
+        attack=result.kind,
+        details={"victims": len(result.tests), "p_value": worst.p_value, "false_alarm": worst.false_alarm},
+    )
+
+
+def _places_finding(result: CoalitionResult, confidence: float) -> Finding:
+    right, named, changed, all_positions = (
+        sum(getattr(one, name) for one in result.gains) for name in ("right", "named", "changed", "positions")
+    )
+    measured, chance = rate(right, named, confidence=confidence), changed / all_positions
+    found: Verdict = "as stated" if result.admitted else "refuted"
+    return Finding(
+        claim=f"{result.scheme}: nobody but a member knows where its update is not zero",
+        source="its statement",
+        proven=f"except: {result.admitted}",
+        measure=f"share of the positions named as changed that are (chance: {chance:.3g}); "
+        f"{right} of {changed} changed ones are named",
+        measured=measured,
+        verdict=found if measured.low > chance else "at chance",
+        attack=result.kind,
+        details=_details(result),
+    )
+
+
+def _details(result: CoalitionResult) -> dict[str, float]:
+    def mean(name: str) -> float:
+        return sum(float(getattr(one, name)) for one in result.gains) / len(result.gains)
+
+    return {
+        "victims": len(result.gains),
+        "cosine": mean("cosine"),
+        "cosine of the parties' guesses without each other": mean("alone"),
+        "overlap of supports": mean("overlap"),
+        "overlap by chance": mean("chance_overlap"),
+    }

@@ -1,0 +1,1 @@
+"""Blindsight's own Flower app, as `flwr run` takes it; `blindsight.federated.commands.APP` is its path."""

@@ -1,0 +1,249 @@
+"""Cameras of owners: tokens that can only bring frames, and how long frames are kept.
+
+*The guarantee.* Only an owner makes and revokes the tokens of their own devices. A device may add frames of its owner
+and do nothing else: not look at one, not count them. Its token ends when it expires, when it is revoked, or with its
+owner's token. Only the token's SHA-256 is kept.
+
+*Retention* is the owner's choice: the newest N frames, those of the last T days, or both. Older frames are deleted with
+every new frame, at the start and once a minute; the log says each time how many and why. What was released of a frame
+before cannot be taken back.
+"""
+
+import json
+import logging
+import threading
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import bindparam, delete, insert, select, update
+
+from blindsight.data.readers import visible_files
+from blindsight.errors import BlindsightError, CorruptFileError, InputError, UnknownNameError
+from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
+from blindsight.progress import Progress, silent
+from blindsight.service.frames import MOST_FRAMES, FrameStore
+from blindsight.service.log import MACHINE, PLATFORM, AuditLog
+from blindsight.service.principals import ACTIVE, TOKEN, Principal, Principals, Token, check_name, token_hash
+from blindsight.service.store import devices, principals, retention
+
+logger = logging.getLogger(__name__)
+
+MOST_DEVICES = 32  # of one owner, not counting revoked ones
+MOST_DAYS = 3650
+_MINUTE = 60.0
+
+_COLUMNS = [column for column in devices.c if column is not devices.c.token_hash]
+_BY_TOKEN = (
+    select(devices.c.id, devices.c.person, principals.c.public_key)
+    .join(principals, principals.c.name == devices.c.person)
+    .where(
+        devices.c.token_hash == bindparam("digest"),
+        devices.c.revoked.is_(None),
+        (devices.c.expires.is_(None)) | (devices.c.expires > bindparam("now", type_=devices.c.expires.type)),
+        principals.c.role == "owner",
+        ACTIVE,
+    )
+)
+
+
+@dataclass(frozen=True)
+class Device:
+    """A camera of a person; the moments tell how its token stands."""
+
+    id: str
+    person: str
+    name: str
+    created: datetime
+    expires: datetime | None = None
+    revoked: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How long frames are kept: the newest `frames`, and those of the last `days`; None is no limit."""
+
+    frames: int | None = None
+    days: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, most in (("frames", self.frames, MOST_FRAMES), ("days", self.days, MOST_DAYS)):
+            if value is not None and not 1 <= value <= most:
+                raise InputError(f"{name} to keep must be in [1, {most}]; got {value}.")
+
+
+def _mark(path: Path) -> list[int]:
+    with storage_errors("read", path):
+        status = path.stat()
+    return [status.st_size, status.st_mtime_ns]
+
+
+class Cameras:
+    """The devices of all owners, photos of theirs, and what becomes of old frames; `taken` names photos' files."""
+
+    def __init__(self, principals: Principals, frames: FrameStore, log: AuditLog, taken: Path) -> None:
+        self._taken = taken
+        self._principals, self._database, self._frames, self._log = principals, principals.database, frames, log
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # --- devices ---
+
+    def authenticate(self, token: str) -> Principal | None:
+        """Return a device as a principal with its owner's name, or None."""
+        if TOKEN.fullmatch(token) is None:
+            return None
+        with self._database.reading() as session:
+            known = {"digest": token_hash(token), "now": self._log.now()}
+            found = session.execute(_BY_TOKEN, known).one_or_none()
+        return None if found is None else Principal(found.id, found.person, "device", public_key=found.public_key)
+
+    def add(self, owner: Principal, name: str, days: int | None = None) -> tuple[Device, Token]:
+        """Return a new device of an owner and its token, which is shown once."""
+        check_name(name)
+        token, now = self._principals.new_token(), self._log.now()
+        if days is not None and not 1 <= days <= MOST_DAYS:
+            raise InputError(f"days must be in [1, {MOST_DAYS}]; got {days}.")
+        until = None if days is None else now + timedelta(days=days)
+        with self._database.session() as session:
+            mine = [one for one in self.of(owner.name) if one.revoked is None]
+            if len(mine) >= MOST_DEVICES or name in {one.name for one in mine}:
+                raise InputError(f"a person has at most {MOST_DEVICES} devices, each with a name of its own.")
+            made = Device(f"device-{token_hash(token)[:16]}", owner.name, name, now, until)
+            session.execute(insert(devices).values(**vars(made), token_hash=token_hash(token)))
+            self._log.append(owner.id, "add device", {"person": owner.name, "device": made.id, "name": name})
+        return made, token
+
+    def of(self, person: str) -> tuple[Device, ...]:
+        mine = select(*_COLUMNS).where(devices.c.person == person).order_by(devices.c.created, devices.c.id)
+        with self._database.reading() as session:
+            return tuple(Device(**row) for row in session.execute(mine).mappings())
+
+    def revoke(self, owner: Principal, id: str) -> Device:
+        with self._database.session() as session:
+            known = next((one for one in self.of(owner.name) if one.id == id), None)
+            if known is None:
+                raise UnknownNameError("device", id, ())
+            if known.revoked is None:
+                session.execute(update(devices).where(devices.c.id == id).values(revoked=self._log.now()))
+                self._log.append(owner.id, "revoke device", {"person": owner.name, "device": id, "name": known.name})
+        return next(one for one in self.of(owner.name) if one.id == id)
+
+    def revoke_all(self, person: str, by: str, *, erase: bool = False) -> None:
+        """Make the tokens of all devices of a person worthless; to erase also deletes what is known of them."""
+        with self._database.session() as session:
+            mine, now = devices.c.person == person, self._log.now()
+            live = [one.id for one in self.of(person) if one.revoked is None]
+            if live:
+                session.execute(update(devices).where(devices.c.id.in_(live)).values(revoked=now))
+                self._log.append(by, "revoke devices", {"person": person, "devices": len(live)})
+            if erase:
+                session.execute(delete(devices).where(mine))
+                session.execute(delete(retention).where(retention.c.person == person))
+
+    # --- photos of one's own ---
+
+    def take_in(self, folder: AnyPath, *, progress: Progress = silent) -> tuple[str, ...]:
+        """Take in photos, a folder per owner's name, each file once (a list of those taken is kept with the frames, so
+        that one deleted here does not come back); return messages for the user.
+        """
+        folder = as_path(folder)
+        owners = {one.name: one for one in self._principals.list() if one.role == "owner" and one.revoked is None}
+        with storage_errors("read", folder):
+            people = sorted(one for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
+        if not people:
+            raise InputError(f"{folder} holds no folders: it needs one for each owner, by their names.")
+        said = []
+        for person in people:
+            if person.name not in owners:
+                said.append(f"{person.name} is no owner here, so no photo in {person} was taken in. Enrol them first.")
+                continue
+            said += self._take_in_of(owners[person.name], person, progress)
+        return tuple(said)
+
+    def _take_in_of(self, owner: Principal, folder: Path, progress: Progress) -> list[str]:
+        known = self._read_taken()
+        files = {str(folder / name): folder / name for name in visible_files(folder)}
+        new = {name: mark for name, path in files.items() if known.get(name) != (mark := _mark(path))}
+        taken, refused = 0, []
+        for number, name in enumerate(new):
+            progress(f"taking in photos of {owner.name}", number, len(new))
+            try:
+                with storage_errors("read", files[name]):
+                    content = files[name].read_bytes()
+                frame = self._frames.add(owner.name, content)
+            except InputError as error:
+                refused.append(f"{files[name].name}: {error}")
+                continue
+            self._log.append(MACHINE, "add frame", {"person": owner.name, "frame": frame})
+            taken += 1
+            with atomic_writer(self._taken, private=True) as stream:
+                known[name] = new[name]
+                stream.write(json.dumps(known).encode())
+        self.forget(owner.name)
+        said = [f"{owner.name}: {taken} new photos taken in."] if taken else []
+        if refused:
+            said.append(f"{owner.name}: {len(refused)} files are not used, such as {refused[0]}")
+        return said
+
+    def _read_taken(self) -> dict[str, Any]:
+        if not self._taken.exists():
+            return {}
+        with storage_errors("read", self._taken):
+            text = self._taken.read_text()
+        try:
+            return dict(json.loads(text))
+        except (ValueError, TypeError):
+            raise CorruptFileError(f"{self._taken} does not say which photos were taken in. Delete it.") from None
+
+    # --- retention ---
+
+    def retention(self, person: str) -> Retention:
+        with self._database.reading() as session:
+            found = session.execute(select(retention).where(retention.c.person == person)).one_or_none()
+        return Retention() if found is None else Retention(found.frames, found.days)
+
+    def set_retention(self, owner: Principal, wanted: Retention) -> int:
+        """Note how long a person's frames are kept, and forget those that are over; return how many these were."""
+        with self._database.session() as session:
+            session.execute(delete(retention).where(retention.c.person == owner.name))
+            session.execute(insert(retention).values(person=owner.name, **vars(wanted)))
+            self._log.append(owner.id, "set retention", {"person": owner.name, **vars(wanted)})
+        return self.forget(owner.name)
+
+    def forget(self, person: str) -> int:
+        """Forget a person's frames that are over; return how many."""
+        chosen = self.retention(person)
+        before = None if chosen.days is None else self._log.now() - timedelta(days=chosen.days)
+        over = self._frames.over(person, newest=chosen.frames, since=before)
+        if over:
+            details: dict[str, Any] = {"person": person, "frames": len(over), "kept": vars(chosen)}
+            self._log.append(PLATFORM, "forget frames", details)
+        for frame in over:
+            self._frames.forget(person, frame)
+        return len(over)
+
+    def forget_all(self) -> int:
+        with self._database.reading() as session:
+            people = session.scalars(select(retention.c.person).order_by(retention.c.person)).all()
+        return sum(self.forget(person) for person in people)
+
+    def start(self, every: float = _MINUTE) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, args=(every,), name="blindsight retention", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _watch(self, every: float) -> None:
+        while True:
+            try:
+                self.forget_all()
+            except BlindsightError as error:  # tried again a minute later
+                logger.error("frames that are over could not be forgotten: %s", error)
+            if self._closing.wait(every):
+                return

@@ -1,0 +1,230 @@
+"""The gateway's verification data (labelled pictures, divided so that nobody is on two sides) and attackers.
+
+Two fifths of the persons are the platform's to fit features and sifts to, the others judge (`sift.trial`). Without a
+collection of its own a service uses drawn faces, of people who do not exist.
+
+An attacker that joined never leaves: a grant that only its absence would allow must not come back with a restart. The
+names are in a file of their own, written before the platform is told.
+"""
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.naive_bayes import GaussianNB
+
+from blindsight.data import Dataset, FeaturePipeline, PixelFeatures, faces, load
+from blindsight.errors import CorruptFileError, InputError, UnknownNameError
+from blindsight.files import as_path, atomic_writer, folder_lock, storage_errors
+from blindsight.progress import Progress, silent
+from blindsight.sift.adaptive import share
+from blindsight.sift.attackers import MODERN, Attacker, chosen_attackers
+from blindsight.sift.certificate import certify
+from blindsight.sift.labels import FEWEST_OF_EITHER, FEWEST_ROWS, enough
+from blindsight.sift.trial import DEVELOPER, prepare_data
+from blindsight.sift.verificationset import VerificationSet
+from blindsight.sift.verify import Verifier
+
+PICTURES, PER_PERSON = 5000, 2  # drawn faces: two frames of each of many persons can be verified
+
+UNCHANGING = ("male", "youth", "pale_skin", "beard", "long_hair")  # between drawn faces of one person
+_COMPONENTS = 100  # of the pixel pipeline: later ones carry more noise than faces
+
+
+@dataclass(frozen=True, eq=False)
+class PlatformData:
+    """Rows to develop on and rows to judge by, of one fitted pipeline; `size` is the side of the pictures. Of
+    `unchanging` attributes people may have permanent symbols.
+    """
+
+    development: VerificationSet
+    judging: VerificationSet
+    pipeline: FeaturePipeline
+    size: int
+    unchanging: tuple[str, ...] = ()
+
+
+def platform_data(
+    dataset: Dataset | None,
+    pipeline: FeaturePipeline | None,
+    *,
+    cache: Path,
+    unchanging: Sequence[str] = (),
+    random_state: int = 0,
+    progress: Progress = silent,
+) -> PlatformData:
+    """Make features of a labelled collection and divide it, the same way every time; `unchanging` attributes are the
+    operator's to name, but known of drawn faces.
+    """
+    chosen, stay = dataset, tuple(unchanging)
+    if chosen is None:
+        stay = stay or UNCHANGING
+        chosen = faces(PICTURES, pictures_per_person=PER_PERSON, random_state=random_state, progress=progress)
+    if chosen.images is None or chosen.images.shape[1] != chosen.images.shape[2]:
+        raise InputError(
+            f"the service needs square pictures, to which those of people are cut; {chosen.name} has none."
+        )
+    if chosen.attributes is None:
+        raise InputError(f"{chosen.name} has no labels: nothing could be kept private. Label its pictures.")
+    made_by = PixelFeatures(max_components=_COMPONENTS, random_state=random_state) if pipeline is None else pipeline
+    data = prepare_data(chosen, made_by, random_state=random_state, cache=cache, progress=progress)
+    development, judging = data.divide(DEVELOPER, random_state=random_state)
+    for name in stay:
+        if name not in judging.labels:
+            raise UnknownNameError("unchanging attribute", name, judging.labels)
+    return PlatformData(development, judging, made_by, int(chosen.images.shape[1]), stay)
+
+
+def collection(where: str, *, path: Path | None = None, **how: Any) -> Dataset:
+    """Return a named labelled collection: a folder of classes (each an attribute that all other pictures lack), a table
+    (CSV), or a name of `load`.
+    """
+    given = as_path(where)
+    if given.suffix.lower() == ".csv":
+        return load("csv", path=given, **how)
+    if not given.is_dir():
+        return load(where, path=path, **how)
+    found = load("folder", path=given, **how)
+    if found.labels is None or len(found.label_names) < 2:
+        raise InputError(
+            f"{given} needs a folder for each of two classes or more, such as smiling and neutral, or be a table "
+            "(CSV) that names pictures and their attributes. Photos of people without labels go to --people."
+        )
+    own = np.arange(len(found.label_names))
+    attributes = (found.labels[:, None] == own).astype(np.int8)
+    return replace(found, attributes=attributes, attribute_names=found.label_names)
+
+
+def shortages(data: VerificationSet, verifier: Verifier) -> tuple[str, ...]:
+    """Say for what verification rows are too few: how many there are, and how many are needed."""
+    counts = {name: (int((one == 1).sum()), int((one == 0).sum())) for name, one in data.labels.items()}
+    hidden = [name for name, column in data.labels.items() if enough(column)]
+    needed = rows_needed(verifier.confidence, verifier.threshold, verifier.surest, verifier.exempt)
+    said = []
+    if few := [f"{name} ({counts[name][0]} with, {counts[name][1]} without)" for name in counts if name not in hidden]:
+        said.append(
+            f"{_listed(few)} cannot be hidden: that takes {FEWEST_OF_EITHER} pictures with it, as many without, and "
+            f"{FEWEST_ROWS} in all."
+        )
+    if few := [f"{name} ({min(counts[name])})" for name in hidden if min(counts[name]) < needed]:
+        said.append(
+            f"Nothing can be granted to an app about people who hide {_listed(few)}: even a label that tells nothing "
+            f"is shown to be harmless by {needed} pictures of either kind on, and more for each further question."
+        )
+    people = None if data.persons is None else np.unique(data.persons, return_counts=True)[1]
+    if people is None or people.max() < 2:
+        said.append("Only single frames can be granted: windows of n frames need n pictures of each person, by name.")
+    if said:
+        whose = "" if people is None else f" of {len(people):,} people"
+        said.insert(0, f"The verification data are few: {len(data.features):,} pictures{whose} judge.")
+    return tuple(said)
+
+
+@cache
+def rows_needed(confidence: float, threshold: float, surest: float, exempt: float) -> int:
+    """Return how many rows of either kind show, at the first question, that a bit which tells nothing is harmless."""
+
+    def shown(rows: int) -> bool:
+        bits, hidden = np.tile([0, 1], rows), np.repeat([0, 1], rows)
+        found = certify(bits, hidden, confidence=confidence, surest=surest, share=share(0, 0))
+        return found.bound <= threshold and found.exposed <= exempt
+
+    low, high = 0, 64
+    while not shown(high):
+        low, high = high, 2 * high
+    while high - low > 8:
+        middle = (low + high) // 2
+        low, high = (low, middle) if shown(middle) else (middle, high)
+    return high
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def drawn_frames(count: int, *, random_state: int) -> list[bytes]:
+    """Return pictures of one drawn person as PNG files; another seed than the service's is another person."""
+    images = faces(count, pictures_per_person=count, random_state=random_state).images
+    assert images is not None
+    frames = []
+    for image in images:
+        stream = io.BytesIO()
+        Image.fromarray(image).save(stream, "PNG")
+        frames.append(stream.getvalue())
+    return frames
+
+
+def _trees(seed: int) -> Any:
+    return ExtraTreesClassifier(300, min_samples_leaf=5, class_weight="balanced", n_jobs=1, random_state=seed)
+
+
+def _bayes(seed: int) -> Any:
+    return GaussianNB()
+
+
+def _quadratic(seed: int) -> Any:
+    return QuadraticDiscriminantAnalysis(reg_param=1e-3)
+
+
+KNOWN: dict[str, Attacker] = {
+    attacker.name: attacker
+    for attacker in (
+        *MODERN,
+        Attacker("naive Bayes, tuned", _bayes, "whitened", tune=True),
+        Attacker("quadratic discriminant, tuned", _quadratic, "whitened", tune=True),
+        Attacker("extremely random trees, balanced and tuned", _trees, "whitened", tune=True),
+    )
+}  # whom an operator may call by name
+
+
+class Ensemble:
+    """A verifier with those who joined it, by the file at `path`."""
+
+    def __init__(self, path: Path, base: Verifier) -> None:
+        self._path, self._base = path, base
+        self.verifier = self.again()
+
+    def again(self) -> Verifier:
+        """Return the verifier with those who joined it until now, in whichever process."""
+        mine = chosen_attackers(self._base.attackers)
+        present = {attacker.name for attacker in mine}
+        joined = tuple(KNOWN[name] for name in self._read() if name not in present)
+        return replace(self._base, attackers=mine + joined) if joined else self._base
+
+    def join(self, name: str, verifier: Verifier) -> Attacker:
+        """Note that an attacker joins those of the verifier, and return it; the caller tells the platform."""
+        attacker = self.candidate(name, verifier)
+        with folder_lock(self._path.parent):
+            joined = (*self._read(), name)
+            with atomic_writer(self._path, private=True) as stream:
+                stream.write(json.dumps(joined).encode())
+        return attacker
+
+    @staticmethod
+    def candidate(name: str, verifier: Verifier) -> Attacker:
+        if name not in KNOWN:
+            raise UnknownNameError("attacker", name, KNOWN)
+        if name in {attacker.name for attacker in chosen_attackers(verifier.attackers)}:
+            raise InputError(f"{name} judges already.")
+        return KNOWN[name]
+
+    def _read(self) -> tuple[str, ...]:
+        if not self._path.exists():
+            return ()
+        with storage_errors("read", self._path):
+            text = self._path.read_text()
+        try:
+            names = json.loads(text)
+            return tuple(KNOWN[name].name for name in names)
+        except (ValueError, KeyError, TypeError):
+            raise CorruptFileError(
+                f"{self._path} does not name known attackers: altered, or of another version."
+            ) from None
