@@ -136,7 +136,7 @@ def test_another_authority_is_followed_once_from_the_present_one_and_by_the_aggr
     for spoilt, error in [
         (second, PrivacyError),  # the first comes first
         (json.dumps(forged | {"identity": mallory.public.to_bytes().hex()}).encode(), PrivacyError),
-        (json.dumps(forged | {"signed": (envelope[:-1] + b"x").hex()}).encode(), MessageError),
+        (json.dumps(forged | {"signed": (envelope[:-1] + bytes([envelope[-1] ^ 1])).hex()}).encode(), MessageError),
         (
             json.dumps(forged | {"signed": mallory.sign(b"{}", purpose="authority hand-over").hex()}).encode(),
             MessageError,
