@@ -2,10 +2,14 @@
 
 import datetime
 import time
+from contextlib import suppress
+from importlib import import_module
 
 
 def skew_clock(seconds):
     """Let the clock of this process be fast, or slow if `seconds` are negative."""
+    with suppress(ImportError):  # scikit-learn imports it where it is installed, and it crashes on any other datetime
+        import_module("pandas")
     true_time = time.time
 
     class Skewed(datetime.datetime):
