@@ -12,9 +12,9 @@ from blindsight.federated.identity import KeyStore
 from blindsight.federated.node import Note, config_digest
 from blindsight.federated.server import SumServer
 from blindsight.sums import Aggregator, KeyGenerator, Member, Terms
+from blindsight.sums.engine import Response
 from blindsight.sums.messages import Call, model_digest
 from blindsight.sums.terms import AGGREGATOR
-from blindsight.sums.transport import Response
 from tests.federated.parties import ALL_SCHEMES, IMPATIENT, KEYED, MEMBERS, PATIENCE, Parties, damaged
 
 CONFIG = b"what the run is about"

@@ -23,11 +23,10 @@ from blindsight.errors import BlindsightError, CorruptFileError, InputError, Mes
 from blindsight.rng import seeded_bytes
 from blindsight.sums import Aggregator, Engine, Patience, RefusedError
 from blindsight.sums import roles as roles_module
-from blindsight.sums.messages import GeneratorState, MemberState, Refusal, Reply, Setup
+from blindsight.sums.engine import LocalTransport
+from blindsight.sums.messages import GeneratorState, MemberState, MessageJournal, Refusal, Reply, Setup
 from blindsight.sums.scheme import CONTRIBUTE
-from blindsight.sums.storage import MessageJournal
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
-from blindsight.sums.transport import LocalTransport
 from tests.learn.crashes import Child, full_disk
 from tests.sums.runs import ALL, KEYED, NAMES, SIZE, Run, flipped
 

@@ -3,10 +3,11 @@
 | to find | look in |
 | --- | --- |
 | what a run agrees on, fixed point, who is asked in a round | `terms` |
-| every message and state | `messages` |
+| every message, and a role's state on disk | `messages` |
 | member, aggregator, key generator | `roles` |
-| the round loop; how bytes travel | `engine`, `transport` |
-| a scheme's mathematics | `plain`, `masks`, `bfv`, `dphe`; `mac` checks what is decrypted |
+| the round loop, how bytes travel, what it costs | `engine` |
+| what a scheme is (and the plain one); their mathematics | `scheme`; `masks`, `bfv`, `dphe` |
+| how the key generator knows a sum to be one | `mac` |
 | which positions are added in a round; noise | `support`, `noise` |
 | what is protected, from whom | `statements` |
 """

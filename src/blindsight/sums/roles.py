@@ -47,6 +47,7 @@ from blindsight.sums.messages import (
     Enrolment,
     GeneratorState,
     MemberState,
+    MessageJournal,
     Receipt,
     Refusal,
     Reply,
@@ -55,10 +56,23 @@ from blindsight.sums.messages import (
     RoundBegun,
     Setup,
     StepClosed,
+    read_state,
+    refuse_to_overwrite,
+    state_errors,
+    write_state,
 )
-from blindsight.sums.plain import PlainAdder, PlainMember
-from blindsight.sums.scheme import CONTRIBUTE, Adder, ForgedError, MemberPart, Opened, Opener, Resources, Turn
-from blindsight.sums.storage import MessageJournal, read_state, refuse_to_overwrite, state_errors, write_state
+from blindsight.sums.scheme import (
+    CONTRIBUTE,
+    Adder,
+    ForgedError,
+    MemberPart,
+    Opened,
+    Opener,
+    PlainAdder,
+    PlainMember,
+    Resources,
+    Turn,
+)
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, Integers, Terms
 
 Record = Callable[[bytes], object]

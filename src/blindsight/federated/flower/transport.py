@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from blindsight.errors import InputError, MessageError
 from blindsight.federated.identity import Directory, Members, PublicIdentity, hello
-from blindsight.sums.transport import Response
+from blindsight.sums.engine import Response
 
 Floats = NDArray[np.float64]
 
