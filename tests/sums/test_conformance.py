@@ -3,7 +3,6 @@ killed, and never a second answer to the same question.
 """
 
 import hashlib
-import os
 import pickle
 import shutil
 import tempfile
@@ -668,7 +667,6 @@ def memory(tmp_path):
 def test_kills_before_and_after_every_message_and_write(scheme, memory, monkeypatch):
     """The sum is that of those who are said to be in it; the next round, played after each fifth kill, has everyone."""
     names, fatal, moments, killed = NAMES[: 4 if scheme == "masks" else 3], 0, 1, set()
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     Run(scheme, memory / "template", members=names)
     while fatal <= moments:
         shutil.copytree(memory / "template", memory / "roles")

@@ -27,8 +27,7 @@ from blindsight.learn.clustering import ClusterModel
 from blindsight.learn.model import LinearModel
 from blindsight.rng import science
 
-from .data import read_features, read_pair
-from .settings import Settings
+from .settings import Settings, read_features, read_pair
 
 _LOG = logging.getLogger("flwr")
 

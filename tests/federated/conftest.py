@@ -1,0 +1,3 @@
+"""The same as for sums."""
+
+from tests.sums.conftest import quick_disk as quick_disk
