@@ -50,13 +50,12 @@ from blindsight.selective.codec import LARGEST_PARAMETER, SparseUpdate, encode_s
 from blindsight.selective.protection import ParticipantGaussian, RecordGaussian
 from blindsight.selective.terms import Answer
 from blindsight.selective.trainers import SoftmaxTrainer
-from blindsight.sums import bfv, masks
+from blindsight.sums import Aggregator, KeyGenerator, Member, bfv, masks
 from blindsight.sums.dphe import Permutations, Shards, SparseAdder, SparseSum, read_key
 from blindsight.sums.mac import PRIME, context_of, tag
 from blindsight.sums.masks import CONSISTENCY, UNMASK, Reveal, RoundSecrets, Survivors, UnmaskRequest, agree
 from blindsight.sums.messages import Call, Reply, Setup, model_digest
 from blindsight.sums.noise import NoisePlan
-from blindsight.sums.roles import Aggregator, KeyGenerator, Member
 from blindsight.sums.scheme import CONTRIBUTE, Adder, Turn
 from blindsight.sums.session import default_per_position
 from blindsight.sums.statements import statement

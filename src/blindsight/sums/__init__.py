@@ -4,7 +4,7 @@
 | --- | --- |
 | what a run agrees on, fixed point, who is asked in a round | `terms` |
 | every message, and a role's state on disk | `messages` |
-| member, aggregator, key generator | `roles` |
+| member, aggregator, key generator | `roles`, `generator` |
 | the round loop, how bytes travel, what it costs | `engine` |
 | what a scheme is (and the plain one); their mathematics | `scheme`; `masks`, `bfv`, `dphe` |
 | how the key generator knows a sum to be one | `mac` |
@@ -13,7 +13,8 @@
 """
 
 from blindsight.sums.engine import Engine, Patience, UnansweredError
-from blindsight.sums.roles import Aggregator, KeyGenerator, Member, RefusedError
+from blindsight.sums.generator import KeyGenerator
+from blindsight.sums.roles import Aggregator, Member, RefusedError
 from blindsight.sums.session import RoundResult, Session, open_session
 from blindsight.sums.statements import statement
 from blindsight.sums.terms import HIDING_SCHEMES, SCHEMES, SPARSE_SCHEMES, Terms

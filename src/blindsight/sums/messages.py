@@ -151,17 +151,17 @@ class MemberState(Message, name="sums/member-state.1"):
     terms: bytes
     member: Name
     seed: Key
-    setup: bytes
-    round: int
-    attempt: int
-    step: Name
-    asked: Digest
-    sent: bytes
-    proposal: Digest
-    secrets: bytes
-    answered: bytes
-    over: bool
-    missed: int
+    setup: bytes = b""
+    round: int = -1
+    attempt: int = 0
+    step: Name = ""
+    asked: Digest = b""
+    sent: bytes = b""
+    proposal: Digest = b""
+    secrets: bytes = b""
+    answered: bytes = b""
+    over: bool = False
+    missed: int = 0
 
 
 class GeneratorState(Message, name="sums/generator-state.1"):
@@ -179,11 +179,11 @@ class GeneratorState(Message, name="sums/generator-state.1"):
     offsets: tuple[bytes, ...]
     channel: Key
     keys: tuple[bytes, ...]
-    generation: int
-    void: int
-    round: int
-    answer: bytes
-    log: tuple[str, ...]
+    generation: int = 0
+    void: int = -1
+    round: int = -1
+    answer: bytes = b""
+    log: tuple[str, ...] = ()
 
 
 class RoundBegun(Message, name="sums/round-begun.1"):
@@ -191,12 +191,12 @@ class RoundBegun(Message, name="sums/round-begun.1"):
 
     terms: bytes
     seed: Key
-    setup: bytes
-    round: int
-    attempt: int
-    model: Digest
-    early: Names
-    ahead: tuple[bytes, ...]
+    setup: bytes = b""
+    round: int = -1
+    attempt: int = 0
+    model: Digest = b""
+    early: Names = ()
+    ahead: tuple[bytes, ...] = ()
     base: Digest = b""
 
 

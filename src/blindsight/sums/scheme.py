@@ -16,7 +16,7 @@ from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.sums.messages import Call, Reply, Roster, Setup
-from blindsight.sums.terms import Integers
+from blindsight.sums.terms import Integers, Terms
 
 Turn = tuple[int, int]
 """A round, and the attempt at it."""
@@ -134,6 +134,10 @@ class Opener(ABC):
     """The key generator's part: `encryption_key` is public, `secret_bytes` are not."""
 
     encryption_key: bytes
+
+    @abstractmethod
+    def __init__(self, terms: Terms, secret: Any, resources: Resources) -> None:
+        """Take a key pair, one that `secret_bytes` wrote, or make another."""
 
     @abstractmethod
     def secret_bytes(self) -> bytes: ...

@@ -33,7 +33,8 @@ from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.statement import PrivacyStatement
 from blindsight.sums.engine import OPEN, Cost, Engine, Handler, LocalTransport, Meter, Parts, Patience, Transit
-from blindsight.sums.roles import Aggregator, KeyGenerator, Member, Record, RefusedError, forget
+from blindsight.sums.generator import KeyGenerator
+from blindsight.sums.roles import Aggregator, Member, Record, RefusedError, forget
 from blindsight.sums.scheme import CONTRIBUTE, Resources
 from blindsight.sums.statements import statement
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SCHEMES, SPARSE_SCHEMES, Terms
