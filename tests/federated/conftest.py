@@ -1,3 +1,3 @@
 """The same as for sums."""
 
-from tests.sums.conftest import quick_disk as quick_disk
+from tests.sums.conftest import quick as quick

@@ -664,7 +664,8 @@ def memory(tmp_path):
         yield Path(folder)
 
 
-def test_kills_before_and_after_every_message_and_write(scheme, memory, monkeypatch):
+@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_kills_before_and_after_every_message_and_write(scheme, stride, memory, monkeypatch):
     """The sum is that of those who are said to be in it; the next round, played after each fifth kill, has everyone."""
     names, fatal, moments, killed = NAMES[: 4 if scheme == "masks" else 3], 0, 1, set()
     Run(scheme, memory / "template", members=names)
@@ -684,7 +685,7 @@ def test_kills_before_and_after_every_message_and_write(scheme, memory, monkeypa
             assert total.members == names
             np.testing.assert_array_equal(total.integers, run.sum())
         shutil.rmtree(memory / "roles")
-        fatal += 1
+        fatal += stride
     assert killed == {"", "bob", AGGREGATOR, *[KEY_GENERATOR] * (scheme in KEYED)}
     assert moments > 15
 

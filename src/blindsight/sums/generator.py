@@ -248,6 +248,6 @@ class KeyGenerator(Role):
         )
 
 
-def _key_pair(opener: Opener | None) -> dict[str, bytes]:
+def _key_pair(opener: Opener | None) -> dict[str, Any]:
     private, public = (opener.secret_bytes(), opener.encryption_key) if opener else (b"", b"")
     return {"private_key": private, "encryption_key": public}

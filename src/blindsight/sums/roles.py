@@ -462,8 +462,8 @@ class Aggregator(Role):
         before = self._adder
         follows = before is not None and (before.turn[0] + 1, 0) == (round, attempt)
         early = before.ahead if before is not None and follows else {}
-        turn = {"round": round, "attempt": attempt, "early": tuple(early), "ahead": tuple(early.values())}
-        self._open(replace(self._state, model=model, base=base, **turn))
+        begun = replace(self._state, round=round, attempt=attempt, model=model, base=base)
+        self._open(replace(begun, early=tuple(early), ahead=tuple(early.values())))
 
     def _open(self, begun: RoundBegun) -> None:
         setup, roster = self._ready
