@@ -94,7 +94,7 @@ class LyingServer(Aggregator):
 
     def pretend(self, model: bytes) -> None:
         """Go on as if the round were learned from another model."""
-        self._model = model
+        self._state = replace(self._state, model=model)
 
     def call(self, turn: Turn, step: str, model: bytes, body: bytes) -> bytes:
         """Return a signed call of any content."""
@@ -128,7 +128,8 @@ class LyingServer(Aggregator):
         _, setup, roster = self._ready
         forged = _Forged(roster, setup, turn, self.resources)
         forged.members, forged.body = tuple(sorted(receipts)), body
-        self._turn, self._step, self._adder, self._receipts = turn, "", forged, dict(receipts)
+        self._state = replace(self._state, round=turn[0], attempt=turn[1])
+        self.step, self._adder, self._receipts = "", forged, dict(receipts)
         return self.request()
 
 

@@ -366,7 +366,7 @@ class Aggregator(Role):
         """The step being answered; empty before the first and after the last."""
         self._key = SigningKey(seed) if seed else SigningKey.generate(self.resources.source)
         self._journal = MessageJournal(path) if path else None
-        self._setup: tuple[Setup, Roster] | None = None
+        self._setup: tuple[bytes, Setup, Roster] | None = None
         self._adder: Adder | None = None
         self._expected: tuple[str, ...] = ()
         self._heard: dict[str, bytes] = {}
@@ -397,7 +397,7 @@ class Aggregator(Role):
 
     @property
     def roster(self) -> Roster:
-        return self._ready[1]
+        return self._ready[2]
 
     @property
     def round(self) -> int:
@@ -415,7 +415,7 @@ class Aggregator(Role):
     @property
     def void(self) -> int:
         """The last round that was used up, with its key, by a forged sum; -1 if none was."""
-        return self._ready[0].void
+        return self._ready[1].void
 
     @property
     def _turn(self) -> Turn:
@@ -447,10 +447,10 @@ class Aggregator(Role):
         if self.terms.keyed and len(message.own) != len(self.terms.members):
             raise MessageError("the set-up does not have one secret per member.")
         self._keep(replace(self._state, setup=setup, early=(), ahead=()))
-        self._setup, self._adder, self.step = (message, roster), None, ""
+        self._setup, self._adder, self.step = (setup, message, roster), None, ""
 
     @property
-    def _ready(self) -> tuple[Setup, Roster]:
+    def _ready(self) -> tuple[bytes, Setup, Roster]:
         if self._setup is None:
             raise InputError("the aggregator is not set up yet. Give it the key generator's message first.")
         return self._setup
@@ -466,7 +466,7 @@ class Aggregator(Role):
         self._open(replace(begun, early=tuple(early), ahead=tuple(early.values())))
 
     def _open(self, begun: RoundBegun) -> None:
-        setup, roster = self._ready
+        _, setup, roster = self._ready
         adder = PARTS[self.terms.scheme][1](roster, setup, (begun.round, begun.attempt), self.resources)
         adder.model = begun.model
         adder.follow(dict(zip(begun.early, begun.ahead, strict=True)))
@@ -542,7 +542,7 @@ class Aggregator(Role):
     def _unsealed(self, member: str, body: bytes) -> bytes:
         if not self.terms.keyed or self.terms.as_published:
             return body
-        secret = self._ready[0].own[self.terms.members.index(member)]
+        secret = self._ready[1].own[self.terms.members.index(member)]
         return unseal(secret, body, purpose=body_purpose(member, self._turn))
 
     def advance(self) -> str:
@@ -558,7 +558,7 @@ class Aggregator(Role):
 
     def request(self) -> bytes:
         """Return the sealed request to the key generator; asked again, also after a restart, it is for the same sum."""
-        adder, setup = self._done, self._ready[0]
+        adder, setup = self._done, self._ready[1]
         receipts = tuple(self._receipts[member] for member in adder.members)
         request = encode(Request(self.roster.digest, *self._turn, receipts, adder.request()))
         if self.terms.as_published:
@@ -573,7 +573,7 @@ class Aggregator(Role):
         """
         if not self.terms.keyed:
             return self._own_answer(self._done.opened())
-        setup = self._ready[0]
+        setup = self._ready[1]
         if not self.terms.as_published:
             answer = unseal(setup.channel, answer, purpose=ANSWER)
         self._record(answer)
