@@ -45,14 +45,12 @@ Step = Literal["set up", "share", "encrypt", "aggregate", "decrypt", "read"]
 """What a party does in a round; a message belongs to the step in which it was made. Masks `share` keys first."""
 
 _STEPS: dict[str, Step] = {
-    "set-up": "set up",
     "advertise": "share",
     "share": "share",
     "contribute": "encrypt",
     "consistency": "aggregate",
     "unmask": "decrypt",
     "open": "decrypt",
-    "settle": "read",
 }
 
 

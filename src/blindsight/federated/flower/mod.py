@@ -253,15 +253,12 @@ def _asked(message: Message, context: Context, call_next: ClientAppCallable, wha
             raise
     (arrays,) = given.array_records.values()
     config = next(iter(given.config_records.values()), ConfigRecord())
-    message.content = RecordDict({f"{what}ins.parameters": _unnamed(arrays), f"{what}ins.config": config})
+    unnamed = ArrayRecord([value.numpy() for value in arrays.values()])
+    message.content = RecordDict({f"{what}ins.parameters": unnamed, f"{what}ins.config": config})
     reply = call_next(message, context)
     if not reply.has_error():
         reply.content = _present(reply.content, f"{what}res", list(arrays))
     return reply
-
-
-def _unnamed(arrays: ArrayRecord) -> ArrayRecord:
-    return ArrayRecord([value.numpy() for value in arrays.values()])
 
 
 def _present(content: RecordDict, kind: str, names: list[str]) -> RecordDict:
