@@ -10,8 +10,8 @@ from blindsight.crypto import PrivateKey
 from blindsight.data import PixelFeatures
 from blindsight.data.features import Standardiser
 from blindsight.dp import Ledger
-from blindsight.federated.certificates import make_certificates, make_node_key
 from blindsight.federated.identity import Identity, KeyStore
+from blindsight.federated.invite import make_certificates, make_node_key
 from blindsight.learn import ClusterModel, LinearModel
 from blindsight.learn.model import Attributes
 from blindsight.report import write_report

@@ -47,7 +47,7 @@ from blindsight.crypto.paillier import randomiser
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.sums import Aggregator, KeyGenerator, Member, Terms
 from blindsight.sums.bfv import length
-from blindsight.sums.costs import Cost, Meter
+from blindsight.sums.engine import Cost, Meter
 from blindsight.sums.scheme import Resources
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, MAX_MEMBERS
 

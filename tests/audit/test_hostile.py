@@ -9,8 +9,7 @@ import pytest
 from blindsight.audit import hostile
 from blindsight.audit.hostile import ATTACKS, MEMBERS, LyingServer, attack_scheme
 from blindsight.crypto.bfv import generate_keys
-from blindsight.sums import bfv, dphe, masks, roles
-from blindsight.sums.roles import KeyGenerator, Member
+from blindsight.sums import KeyGenerator, Member, bfv, dphe, masks, roles
 from blindsight.sums.terms import SPARSE_SCHEMES, Terms
 
 SOME = ("dphe", "bfv")  # of keyed schemes: block-dphe differs in nothing that is tested with it
@@ -109,7 +108,7 @@ def test_calls_that_are_not_bound_to_the_model_are_found(monkeypatch, scheme):
 
 @pytest.mark.parametrize("scheme", [*SOME, "masks"])
 def test_a_message_that_raises_what_nobody_catches_is_found(monkeypatch, scheme):
-    adder = roles._PARTS[scheme][1]
+    adder = roles.PARTS[scheme][1]
     check = adder.check
 
     def fragile(self, step, member, reply):

@@ -20,7 +20,7 @@ pytest.importorskip("fastapi")
 
 from blindsight.client import Client, enrol  # noqa: E402
 from blindsight.errors import MessageError, PrivacyError  # noqa: E402
-from blindsight.federated.certificates import make_certificates  # noqa: E402
+from blindsight.federated.invite import make_certificates  # noqa: E402
 from blindsight.service.verification import drawn_frames  # noqa: E402
 
 TOKEN = re.compile(r"blindsight_[A-Za-z0-9_-]{43}")

@@ -13,8 +13,8 @@ from blindsight.federated.node import GeneratorHandler, MemberHandler, config_di
 from blindsight.federated.server import RunStore, SumServer, begin_run
 from blindsight.learn.rounds import Memory, Proposal
 from blindsight.sums import KeyGenerator, Patience, Terms
+from blindsight.sums.engine import LocalTransport
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SPARSE_SCHEMES
-from blindsight.sums.transport import LocalTransport
 
 KEYED = ["block-dphe", "bfv", pytest.param("dphe", marks=pytest.mark.slow)]
 """Schemes whose sums a key generator decrypts; DPHE without blocks is block DPHE with one slot."""

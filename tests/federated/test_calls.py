@@ -12,9 +12,9 @@ from blindsight.federated.identity import KeyStore
 from blindsight.federated.node import Note, config_digest
 from blindsight.federated.server import SumServer
 from blindsight.sums import Aggregator, KeyGenerator, Member, Terms
+from blindsight.sums.engine import Response
 from blindsight.sums.messages import Call, model_digest
 from blindsight.sums.terms import AGGREGATOR
-from blindsight.sums.transport import Response
 from tests.federated.parties import ALL_SCHEMES, IMPATIENT, KEYED, MEMBERS, PATIENCE, Parties, damaged
 
 CONFIG = b"what the run is about"
@@ -128,7 +128,8 @@ class TestAModelOfOnesOwnForEachMember:
         parties.draw(1)
         role, there = server.aggregator, self.swapped(server)
         for name, parts in server.begin(1, (self.MODEL,)).items():
-            role._model = model_digest((self.DEAD if name in self.OTHERS else self.MODEL,))
+            model = model_digest((self.DEAD if name in self.OTHERS else self.MODEL,))
+            role._state = replace(role._state, model=model)
             server.take(name, Response(tuple(parties.handlers[name]("contribute", there(name, "contribute", parts)))))
         assert server.aggregator.contributors == MEMBERS
         with pytest.raises(PrivacyError, match="nothing of round 1"):

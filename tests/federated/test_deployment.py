@@ -20,8 +20,8 @@ from apps.federated.deployment import processes
 from apps.federated.deployment.loopback import Loopback, NodeSpec
 from apps.federated.deployment.processes import Service, check_port, free_ports
 from blindsight.errors import InputError, ServiceError, StorageError, UnknownNameError
-from blindsight.federated.certificates import make_certificates, make_node_key
 from blindsight.federated.commands import configuration
+from blindsight.federated.invite import make_certificates, make_node_key
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0  # seconds, for what takes one on a machine that does nothing else

@@ -7,7 +7,7 @@ import pytest
 
 from apps.federated.deployment.loopback import Loopback, NodeSpec
 from blindsight.errors import InputError, ServiceError
-from blindsight.federated.certificates import make_node_key
+from blindsight.federated.invite import make_node_key
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("flwr")

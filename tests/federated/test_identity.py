@@ -28,7 +28,7 @@ from blindsight.federated.identity import (
     verify_signed,
 )
 from blindsight.rng import seeded_bytes
-from blindsight.sums.storage import write_state
+from blindsight.sums.messages import write_state
 from blindsight.sums.terms import KEY_GENERATOR
 
 

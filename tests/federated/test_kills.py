@@ -9,7 +9,7 @@ import pytest
 import blindsight.files
 from blindsight.federated.node import MemberMemory
 from blindsight.federated.server import SumServer, find_run
-from blindsight.sums.storage import MessageJournal
+from blindsight.sums.messages import MessageJournal
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from tests.federated.parties import ALL_SCHEMES, DIMENSION, KEYED, MEMBERS, PATIENCE, Gone, Parties
 

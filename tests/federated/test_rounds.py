@@ -15,10 +15,10 @@ from blindsight.federated.server import SumServer, find_run
 from blindsight.files import write_arrays
 from blindsight.learn.rounds import Memory, Proposal
 from blindsight.sums import UnansweredError
+from blindsight.sums.engine import Response
 from blindsight.sums.masks import Survivors, UnmaskRequest
 from blindsight.sums.messages import Answer, Call, Reply
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
-from blindsight.sums.transport import Response
 from tests.federated.parties import ALL_SCHEMES, DIMENSION, IMPATIENT, KEYED, MEMBERS, PATIENCE, Parties, damaged
 from tests.learn.mutants import mutant
 

@@ -21,9 +21,9 @@ from blindsight.federated.node import (
 )
 from blindsight.federated.server import begin_run, find_run, gather_run, wait_for_members
 from blindsight.sums import Aggregator, Patience, Terms, UnansweredError
+from blindsight.sums.engine import LocalTransport
 from blindsight.sums.messages import Call, Enrolment
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
-from blindsight.sums.transport import LocalTransport
 from tests.federated.parties import IMPATIENT, MEMBERS, PATIENCE, Parties
 
 HIDING = ("block-dphe", "bfv", "masks")

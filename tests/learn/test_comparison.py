@@ -10,7 +10,7 @@ from blindsight.data.study import Study
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.learn.comparison import MASK_WAVES, choose_scheme, compare, contest, round_costs
 from blindsight.sums import SCHEMES, open_session
-from blindsight.sums.costs import Cost, Meter, Transfer, Work
+from blindsight.sums.engine import Cost, Meter, Transfer, Work
 
 
 def burn(seconds):

@@ -8,7 +8,7 @@ import pytest
 from blindsight.errors import CorruptFileError
 from blindsight.learn import FederatedClassifier
 from blindsight.learn.recording import RecordedRound, Witness, listening
-from blindsight.sums.costs import Cost
+from blindsight.sums.engine import Cost
 from blindsight.sums.session import RoundResult
 from blindsight.sums.support import Support
 

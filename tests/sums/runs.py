@@ -13,7 +13,7 @@ from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import decode, encode
 from blindsight.sums import Aggregator, KeyGenerator, Member, Terms
 from blindsight.sums.messages import Answer, Call, Receipt, Refusal, Reply, Request, Setup
-from blindsight.sums.roles import _ANSWER, _REQUEST, _body_purpose
+from blindsight.sums.roles import ANSWER, REQUEST, body_purpose
 from blindsight.sums.scheme import CONTRIBUTE
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from tests.keys import bfv_key, paillier_key
@@ -172,7 +172,7 @@ class Run:
         receipt = decode(decode(message.receipt, Signed).body, Receipt)
         body = message.body
         if self.terms.keyed and not self.terms.as_published:
-            body = unseal(self.setup(name).own[0], body, purpose=_body_purpose(name, (receipt.round, receipt.attempt)))
+            body = unseal(self.setup(name).own[0], body, purpose=body_purpose(name, (receipt.round, receipt.attempt)))
         return receipt, body
 
     def reply(self, name, receipt, body, *, vouched=True):
@@ -180,7 +180,7 @@ class Run:
         if vouched:
             receipt = replace(receipt, body=hashlib.sha256(body).digest())
         if self.terms.keyed and not self.terms.as_published:
-            purpose = _body_purpose(name, (receipt.round, receipt.attempt))
+            purpose = body_purpose(name, (receipt.round, receipt.attempt))
             body = seal(self.setup(name).own[0], body, purpose=purpose)
         return encode(Reply(self.signed(name, receipt), body))
 
@@ -191,16 +191,16 @@ class Run:
 
     def request(self):
         """Return the request of the aggregator as it is under the seal."""
-        return decode(unseal(self.setup(AGGREGATOR).channel, self.aggregator.request(), purpose=_REQUEST), Request)
+        return decode(unseal(self.setup(AGGREGATOR).channel, self.aggregator.request(), purpose=REQUEST), Request)
 
     def sealed(self, request):
         blob = request if isinstance(request, bytes) else encode(request)
-        return seal(self.setup(AGGREGATOR).channel, blob, purpose=_REQUEST)
+        return seal(self.setup(AGGREGATOR).channel, blob, purpose=REQUEST)
 
     def answered(self, request):
         """Return what the key generator answers, under seal and signature."""
         answer = self.generator.answer(request if isinstance(request, bytes) else self.sealed(request))
-        answer = unseal(self.setup(AGGREGATOR).channel, answer, purpose=_ANSWER)
+        answer = unseal(self.setup(AGGREGATOR).channel, answer, purpose=ANSWER)
         return decode(decode(answer, Signed).body, Answer, Refusal)
 
 

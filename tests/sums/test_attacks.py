@@ -16,10 +16,10 @@ from blindsight.sums import Aggregator, Engine, Patience, RefusedError, Session,
 from blindsight.sums import dphe as dphe_module
 from blindsight.sums.bfv import length
 from blindsight.sums.dphe import IndexedValues, Permutations, Shards, SparseSum
+from blindsight.sums.engine import LocalTransport, Response
 from blindsight.sums.messages import Answer, Refusal, Reply
 from blindsight.sums.scheme import CONTRIBUTE
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
-from blindsight.sums.transport import LocalTransport, Response
 from tests.keys import _pair, bfv_key, paillier_key
 from tests.learn.mutants import LARGEST, LEAST, wrapping
 from tests.sums.runs import ALL, KEYED, NAMES, SIZE, Run, key_of, terms_of

@@ -3,7 +3,6 @@ killed, and never a second answer to the same question.
 """
 
 import hashlib
-import os
 import pickle
 import shutil
 import tempfile
@@ -21,13 +20,12 @@ from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import BlindsightError, CorruptFileError, InputError, MessageError, PrivacyError, StorageError
 from blindsight.rng import seeded_bytes
-from blindsight.sums import Aggregator, Engine, Patience, RefusedError
+from blindsight.sums import Aggregator, Engine, KeyGenerator, Member, Patience, RefusedError
 from blindsight.sums import roles as roles_module
-from blindsight.sums.messages import GeneratorState, MemberState, Refusal, Reply, Setup
+from blindsight.sums.engine import LocalTransport
+from blindsight.sums.messages import GeneratorState, MemberState, MessageJournal, Refusal, Reply, Setup
 from blindsight.sums.scheme import CONTRIBUTE
-from blindsight.sums.storage import MessageJournal
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
-from blindsight.sums.transport import LocalTransport
 from tests.learn.crashes import Child, full_disk
 from tests.sums.runs import ALL, KEYED, NAMES, SIZE, Run, flipped
 
@@ -483,8 +481,8 @@ def test_a_key_that_could_not_be_renewed_on_disk_is_not(keyed, monkeypatch):
 
 def test_state_is_for_its_owner_alone_and_never_overwritten(disk):
     assert {path.stat().st_mode & 0o777 for path in disk.folder.iterdir()} == {0o600}
-    for party, kind in (("ann", "Member"), (AGGREGATOR, "Aggregator"), (KEY_GENERATOR, "KeyGenerator")):
-        path, load = disk.path(party), getattr(roles_module, kind).load
+    for party, kind in (("ann", Member), (AGGREGATOR, Aggregator), (KEY_GENERATOR, KeyGenerator)):
+        path, load = disk.path(party), kind.load
         before = path.read_bytes()
         with pytest.raises(StorageError, match=f"{party} exists"):
             disk.make(party)
@@ -499,8 +497,8 @@ def test_state_is_for_its_owner_alone_and_never_overwritten(disk):
 def test_damaged_state_is_refused_and_left_as_it_is(disk):
     disk.finish()
     rng = np.random.default_rng(0)
-    for party, kind in (("ann", "Member"), (AGGREGATOR, "Aggregator"), (KEY_GENERATOR, "KeyGenerator")):
-        path, load = disk.path(party), getattr(roles_module, kind).load
+    for party, kind in (("ann", Member), (AGGREGATOR, Aggregator), (KEY_GENERATOR, KeyGenerator)):
+        path, load = disk.path(party), kind.load
         whole = path.read_bytes()
         for damaged in (
             b"",
@@ -594,8 +592,8 @@ class World:
             monkeypatch.setattr(MessageJournal, name, lambda *given, original=original: self.written(original, *given))
 
     def load(self, party):
-        kinds = {AGGREGATOR: roles_module.Aggregator, KEY_GENERATOR: roles_module.KeyGenerator}
-        return kinds.get(party, roles_module.Member).load(self.run.path(party))
+        kinds = {AGGREGATOR: Aggregator, KEY_GENERATOR: KeyGenerator}
+        return kinds.get(party, Member).load(self.run.path(party))
 
     def moment(self):
         if {self.now, self.about} & ({*self.run.names} - {"bob"}):
@@ -666,10 +664,10 @@ def memory(tmp_path):
         yield Path(folder)
 
 
-def test_kills_before_and_after_every_message_and_write(scheme, memory, monkeypatch):
+@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_kills_before_and_after_every_message_and_write(scheme, stride, memory, monkeypatch):
     """The sum is that of those who are said to be in it; the next round, played after each fifth kill, has everyone."""
     names, fatal, moments, killed = NAMES[: 4 if scheme == "masks" else 3], 0, 1, set()
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     Run(scheme, memory / "template", members=names)
     while fatal <= moments:
         shutil.copytree(memory / "template", memory / "roles")
@@ -687,7 +685,7 @@ def test_kills_before_and_after_every_message_and_write(scheme, memory, monkeypa
             assert total.members == names
             np.testing.assert_array_equal(total.integers, run.sum())
         shutil.rmtree(memory / "roles")
-        fatal += 1
+        fatal += stride
     assert killed == {"", "bob", AGGREGATOR, *[KEY_GENERATOR] * (scheme in KEYED)}
     assert moments > 15
 
@@ -803,23 +801,23 @@ def test_a_set_up_is_final_and_for_one_party(disk, scheme):
         if disk.terms.keyed:
             with pytest.raises(MessageError):
                 role.accept(disk.generator.setup()["bob"])
-    early = roles_module.Member("ann", disk.terms)
+    early = Member("ann", disk.terms)
     with pytest.raises(InputError, match="not set up"):
         early.answer(b"")
     with pytest.raises(MessageError, match="other terms"):
-        roles_module.Member("ann", replace(disk.terms, minimum=4)).accept(disk.generator.setup()["ann"])
+        Member("ann", replace(disk.terms, minimum=4)).accept(disk.generator.setup()["ann"])
 
 
 def test_only_parties_enrol_and_each_with_one_key(disk):
-    generator, ann = disk.generator, roles_module.Member("ann", disk.terms)
+    generator, ann = disk.generator, Member("ann", disk.terms)
     with pytest.raises(MessageError, match="another key already"):
         generator.enrol(ann.enrolment())
     generator.enrol(disk.role("ann").enrolment())
     stranger = replace(disk.terms, members=(*NAMES, "zoe"))
     with pytest.raises(MessageError, match="does not take part"):
-        generator.enrol(roles_module.Member("zoe", stranger).enrolment())
+        generator.enrol(Member("zoe", stranger).enrolment())
     with pytest.raises(BlindsightError):
-        generator.enrol(roles_module.Member("ann", stranger).enrolment())
-    fresh = roles_module.KeyGenerator(disk.terms, key=None if not disk.terms.keyed else disk.generator._opener._secret)
+        generator.enrol(Member("ann", stranger).enrolment())
+    fresh = KeyGenerator(disk.terms, key=None if not disk.terms.keyed else disk.generator._opener._secret)
     with pytest.raises(InputError, match="ann, bob"):
         fresh.setup()

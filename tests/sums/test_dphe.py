@@ -25,7 +25,7 @@ from blindsight.rng import seeded_bytes
 from blindsight.sums import KeyGenerator, RefusedError, Session, Terms, statement
 from blindsight.sums.dphe import Permutations, Shards, SparseSum, decompose
 from blindsight.sums.messages import Answer, Receipt, Reply, Request, Setup
-from blindsight.sums.roles import _body_purpose
+from blindsight.sums.roles import body_purpose
 from blindsight.sums.scheme import Resources
 from blindsight.sums.statements import single_contributor_share
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
@@ -378,7 +378,7 @@ class Listener:
             return reply
         body = decode(reply, Reply).body
         if not self.terms.as_published:
-            body = unseal(self.setup["anna"].own[0], body, purpose=_body_purpose("anna", (self.round, 0)))
+            body = unseal(self.setup["anna"].own[0], body, purpose=body_purpose("anna", (self.round, 0)))
         return decode(body, Shards).places[0]
 
     def as_aggregator(self, blocks):

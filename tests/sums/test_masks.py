@@ -17,6 +17,7 @@ from blindsight.crypto.wire import decode, encode
 from blindsight.errors import MessageError, PrivacyError
 from blindsight.rng import seeded_bytes
 from blindsight.sums import Session, statement
+from blindsight.sums import terms as terms_module
 from blindsight.sums.masks import (
     STEPS,
     Advertisement,
@@ -179,37 +180,51 @@ def test_at_every_step_more_than_two_thirds_of_all_members_are_needed():
     np.testing.assert_array_equal(run.finish(), run.sum(*seven[:5]))
 
 
-def test_from_a_hundred_members_on_masks_are_shared_in_groups():
-    names = tuple(f"m{i:03d}" for i in range(101))
-    terms = terms_of("masks", members=names, dimension=2, fraction_bits=0)
-    groups, rng = terms.groups(0), np.random.default_rng(0)
-    assert len(groups) == 2
-    needed = [enough(terms, group) for group in groups]
-    assert [threshold(len(group)) for group in groups] == needed
-    assert sorted(needed) == [34, 35]
-    # a group may lose as many as its threshold allows; one that loses more is left out of the sum
-    gone = {groups[0][i] for i in range(len(groups[0]) - needed[0])}
-    updates = {name: rng.integers(-1000, 1000, 2) for name in names if name not in gone}
-    result = Session(terms).round(updates, 0)
-    assert result.contributors == tuple(sorted(updates))
-    assert result.total.tolist() == np.sum(list(updates.values()), axis=0).tolist()
+@pytest.fixture(params=[10, pytest.param(terms_module.GROUP_MEMBERS, marks=pytest.mark.slow)])
+def group_members(request, monkeypatch):
+    """The least members of a group; twice as many are shared out to groups."""
+    monkeypatch.setattr(terms_module, "GROUP_MEMBERS", request.param)
+    return request.param
+
+
+def members_of(count):
+    return terms_of("masks", members=tuple(f"m{i:03d}" for i in range(count)), dimension=2, fraction_bits=0)
+
+
+def test_from_a_hundred_members_on_there_are_groups():
+    assert len(members_of(99).groups(0)) == 1
+    terms = members_of(101)
+    groups = terms.groups(0)
+    assert sorted(enough(terms, group) for group in groups) == [34, 35]
     assert "in each of 2 groups" in statement(terms).mechanism
 
 
-def test_a_group_that_is_too_small_is_left_out_and_the_others_are_added():
-    names = tuple(f"m{i:03d}" for i in range(100))
-    terms = terms_of("masks", members=names, dimension=2, fraction_bits=0)
+def test_members_that_a_group_can_do_without_may_be_gone(group_members):
+    terms, rng = members_of(2 * group_members + 1), np.random.default_rng(0)
+    groups = terms.groups(0)
+    assert len(groups) == 2
+    needed = [enough(terms, group) for group in groups]
+    assert [threshold(len(group)) for group in groups] == needed
+    gone = {groups[0][i] for i in range(len(groups[0]) - needed[0])}
+    updates = {name: rng.integers(-1000, 1000, 2) for name in terms.members if name not in gone}
+    result = Session(terms).round(updates, 0)
+    assert result.contributors == tuple(sorted(updates))
+    assert result.total.tolist() == np.sum(list(updates.values()), axis=0).tolist()
+
+
+def test_a_group_that_is_too_small_is_left_out_and_the_others_are_added(group_members):
+    terms = members_of(2 * group_members)
     first, second = terms.groups(0)
-    lost = set(first[:20])
+    lost = set(first[: len(first) - enough(terms, first) + 1])
     session = Session(terms, transit=lambda sender, receiver, kind, parts: [parts] if sender not in lost else [])
-    updates = {name: np.full(2, i) for i, name in enumerate(names)}
+    updates = {name: np.full(2, i) for i, name in enumerate(terms.members)}
     result = session.round(updates, 0)
     assert result.contributors == second
     assert result.total.tolist() == np.sum([updates[name] for name in second], axis=0).tolist()
 
 
-def test_shares_of_one_group_are_none_of_another():
-    run = Run("masks", members=tuple(f"m{i:03d}" for i in range(100)), dimension=2)
+def test_shares_of_one_group_are_none_of_another(group_members):
+    run = Run("masks", members=members_of(2 * group_members).members, dimension=2)
     run.begin(0)
     run.play_until(SHARE)
     first, second = run.terms.groups(0)

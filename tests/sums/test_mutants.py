@@ -15,7 +15,7 @@ from blindsight.crypto.wire import Message, decode, encode
 from blindsight.errors import BlindsightError, InputError, MessageError
 from blindsight.sums import dphe, masks
 from blindsight.sums.messages import Answer, Enrolment, Refusal, Reply, Setup
-from blindsight.sums.roles import _ANSWER
+from blindsight.sums.roles import ANSWER
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from tests.learn.mutants import altered, checked, mutant
 from tests.sums.runs import ALL, KEYED, NAMES, SIZE, Run
@@ -202,11 +202,11 @@ def test_mutants_of_what_the_key_generator_answers_the_aggregator(scheme):
     run.play_step()
     channel = run.setup(AGGREGATOR).channel
     sealed = run.generator.answer(run.aggregator.request())
-    message = decode(decode(unseal(channel, sealed, purpose=_ANSWER), Signed).body, Answer)
+    message = decode(decode(unseal(channel, sealed, purpose=ANSWER), Signed).body, Answer)
     for _ in range(300):
         signed = run.key(KEY_GENERATOR).sign(mutant(message, rng), author=KEY_GENERATOR)
         with suppress(MessageError):
-            run.aggregator.conclude(seal(channel, signed, purpose=_ANSWER))
+            run.aggregator.conclude(seal(channel, signed, purpose=ANSWER))
     np.testing.assert_array_equal(run.aggregator.conclude(sealed)[1].integers, run.sum())
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from blindsight.errors import MessageError, PrivacyError
 from blindsight.sums import Aggregator, Engine, KeyGenerator, Member, Patience, Terms, UnansweredError
-from blindsight.sums.transport import LocalTransport
+from blindsight.sums.engine import LocalTransport
 
 MEMBERS = ("ann", "bob", "cem", "dan")
 ONCE = Patience(attempts=1, pause=0.0)

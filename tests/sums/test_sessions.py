@@ -301,7 +301,7 @@ def test_a_state_too_long_to_be_read_again_is_not_written(tmp_path, monkeypatch)
     run.begin(0)
     ann, before = run.role("ann"), run.path("ann").read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr("blindsight.sums.storage.MAX_BYTES", len(before) + 1000)
+        patch.setattr("blindsight.sums.messages.MAX_BYTES", len(before) + 1000)
         with pytest.raises(StorageError, match="too long"):
             run.ask("ann", role=ann)
     assert run.path("ann").read_bytes() == before

@@ -7,7 +7,7 @@ secret: so it outlives a SuperLink that was killed, and no stranger can take its
 and a port of its own. Telemetry, update checks and the installation of dependencies at run time are off. Nothing keeps
 running when the `with` block ends, however it ends.
 
-    FOLDER/certificates/     the authority's and the server's (blindsight.federated.certificates)
+    FOLDER/certificates/     the authority's and the server's (blindsight.federated.invite)
     FOLDER/superlink/        the SuperLink's database and Flower home
     FOLDER/aggregator/       the secret it shares with the SuperLink, and the Flower home of the server's side
     FOLDER/operator/         Flower's home of whoever types `flwr run`
@@ -32,9 +32,9 @@ from apps.federated.deployment.signoff import sign_off
 from blindsight.errors import InputError, ServiceError, StorageError, UnknownNameError
 from blindsight.extras import require
 from blindsight.federated import commands
-from blindsight.federated.certificates import Certificates, make_certificates, make_node_key
 from blindsight.federated.commands import CONNECTION, Operator
 from blindsight.federated.commands import ConfigValue as ConfigValue  # part of NodeSpec, offered with it
+from blindsight.federated.invite import Certificates, make_certificates, make_node_key
 from blindsight.files import atomic_writer, check_writable
 from blindsight.rng import system_bytes
 

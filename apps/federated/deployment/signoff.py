@@ -28,7 +28,7 @@ def sign_off(superlink: str, *, authority: Path, key: Path, node_id: int) -> boo
         private = load_ssh_private_key(key.read_bytes(), None)
     with storage_errors("read", authority):
         trust = authority.read_bytes()
-    assert isinstance(private, EllipticCurvePrivateKey)  # as made by blindsight.federated.certificates
+    assert isinstance(private, EllipticCurvePrivateKey)  # as made by blindsight.federated.invite
     signer = signing.NodeAuthHttpInterceptor(private, private.public_key())
     with client.FleetHttpClient.from_server_address(superlink, False, trust, [signer]) as fleet:
         try:

@@ -146,7 +146,7 @@ def _hostile(name: str, scheme: str, *plants: Callable[[], Any], row: int = 0) -
 
 
 def _without_memory() -> Any:
-    from blindsight.sums.roles import KeyGenerator
+    from blindsight.sums import KeyGenerator
 
     answer = KeyGenerator.answer
     return patch.object(KeyGenerator, "answer", lambda self, request: _forgetful(self, request, answer))
@@ -171,7 +171,7 @@ def _without_tags() -> Any:
 
 
 def _patient() -> Any:
-    from blindsight.sums.roles import KeyGenerator
+    from blindsight.sums import KeyGenerator
 
     refuse = KeyGenerator._refused
 
@@ -193,7 +193,7 @@ def _unbound_model() -> Any:
 def _fragile() -> Any:
     from blindsight.sums import roles
 
-    adder = roles._PARTS["masks"][1]
+    adder = roles.PARTS["masks"][1]
     check = adder.check
 
     def fragile(self: Any, step: str, member: str, reply: Any) -> Any:

@@ -64,12 +64,12 @@ from blindsight.rng import science
 from blindsight.statement import PrivacyStatement
 from blindsight.sums import masks
 from blindsight.sums.dphe import CheckedShards, Permutations, SparseAdder
+from blindsight.sums.engine import Parts
 from blindsight.sums.masks import UNMASK, Peers, Reveal, RoundSecrets, agree, mask_context, read_directory
 from blindsight.sums.messages import Receipt, Reply, Roster, Setup
 from blindsight.sums.scheme import CONTRIBUTE, Resources, Turn
 from blindsight.sums.session import RoundResult, Session
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SCHEMES, SPARSE_SCHEMES, Integers, Terms, threshold
-from blindsight.sums.transport import Parts
 
 Mask = NDArray[np.bool_]
 Views = Mapping[str, tuple[bytes, ...]]

@@ -50,13 +50,12 @@ from blindsight.selective.codec import LARGEST_PARAMETER, SparseUpdate, encode_s
 from blindsight.selective.protection import ParticipantGaussian, RecordGaussian
 from blindsight.selective.terms import Answer
 from blindsight.selective.trainers import SoftmaxTrainer
-from blindsight.sums import bfv, masks
+from blindsight.sums import Aggregator, KeyGenerator, Member, bfv, masks
 from blindsight.sums.dphe import Permutations, Shards, SparseAdder, SparseSum, read_key
 from blindsight.sums.mac import PRIME, context_of, tag
 from blindsight.sums.masks import CONSISTENCY, UNMASK, Reveal, RoundSecrets, Survivors, UnmaskRequest, agree
 from blindsight.sums.messages import Call, Reply, Setup, model_digest
 from blindsight.sums.noise import NoisePlan
-from blindsight.sums.roles import Aggregator, KeyGenerator, Member
 from blindsight.sums.scheme import CONTRIBUTE, Adder, Turn
 from blindsight.sums.session import default_per_position
 from blindsight.sums.statements import statement
@@ -95,7 +94,7 @@ class LyingServer(Aggregator):
 
     def pretend(self, model: bytes) -> None:
         """Go on as if the round were learned from another model."""
-        self._model = model
+        self._state = replace(self._state, model=model)
 
     def call(self, turn: Turn, step: str, model: bytes, body: bytes) -> bytes:
         """Return a signed call of any content."""
@@ -129,7 +128,8 @@ class LyingServer(Aggregator):
         _, setup, roster = self._ready
         forged = _Forged(roster, setup, turn, self.resources)
         forged.members, forged.body = tuple(sorted(receipts)), body
-        self._turn, self._step, self._adder, self._receipts = turn, "", forged, dict(receipts)
+        self._state = replace(self._state, round=turn[0], attempt=turn[1])
+        self.step, self._adder, self._receipts = "", forged, dict(receipts)
         return self.request()
 
 

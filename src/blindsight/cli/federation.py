@@ -299,7 +299,7 @@ def certificates(
     days: Annotated[int, Option(help="How long they are valid.", min=1, max=3650)] = 365,
 ) -> None:
     """Make a certificate authority of one's own and the server's TLS certificate; nothing is ever overwritten."""
-    from blindsight.federated.certificates import make_certificates
+    from blindsight.federated.invite import make_certificates
 
     made = make_certificates(out, host, days=days)
     rows = [
@@ -317,7 +317,7 @@ def node_key(
     out: Annotated[Path, Option(help="Folder for the two files, such as the node's home.")],
 ) -> None:
     """Make the key by which the server knows one node; nothing is ever overwritten."""
-    from blindsight.federated.certificates import make_node_key
+    from blindsight.federated.invite import make_node_key
 
     private = out / "node.key"
     public = make_node_key(private)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands shoul
     from blindsight.learn.model import PictureModel, Pictures
     from blindsight.learn.rounds import OnRound, RoundReport
     from blindsight.selective.study import SharingResult
-    from blindsight.sums.costs import Cost
+    from blindsight.sums.engine import Cost
 
 app = Commands(help="Train together without seeing each other's data or updates.")
 

@@ -25,7 +25,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, Any
 
 import numpy as np
@@ -121,8 +121,8 @@ class PublicKey:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "PublicKey":
-        """Read a key that someone else sent."""
-        return cls(*_read_context(decode(data, _PublicKeyMessage).context), data)
+        """Read a key that someone else sent; all who hold the same one in a process share what was read."""
+        return _read_public_key(data)
 
     def read_vector(self, data: bytes) -> "EncryptedVector":
         """Read an encrypted vector that someone else sent."""
@@ -191,6 +191,11 @@ class SecretKey(Secret):
     def from_secret_bytes(cls, data: bytes) -> "SecretKey":
         message = decode(data, _SecretKeyMessage)
         return cls(_read_context(message.context, secret=True)[1], PublicKey.from_bytes(message.public))
+
+
+@lru_cache(maxsize=8)  # reading takes 17 ms, and all members of a run in one process have the same key
+def _read_public_key(data: bytes) -> PublicKey:
+    return PublicKey(*_read_context(decode(data, _PublicKeyMessage).context), data)
 
 
 def parameters_for(max_sum: int) -> Parameters:

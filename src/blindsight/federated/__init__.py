@@ -6,8 +6,12 @@
 | `node` | what a member and the key generator do with a message |
 | `server` | how a run begins, its rounds over `sums.Engine`, what the server keeps; what a run protects |
 | `task` | what is learned: classifiers, clusters, or any model's updates |
-| `invite`, `commands` | joining with one file and one code, and the programs that a party starts |
-| `runs`, `certificates` | for the owner of a party: its runs, and TLS |
+| `invite`, `commands` | joining with one file and one code, TLS, and the programs that a party starts |
+| `runs` | for the owner of a party: which runs it keeps, and how to forget one |
 | `sharing` | selective sharing: participants, and the server that they upload to |
 | `flower` | Flower as the carrier; the only part that needs it |
+
+A round, from the server and back: `flower/app` (or `flower.strategy`, around a strategy of your own) asks `server` for
+the calls, `flower.transport` carries them, `flower.mod` on the node hands each to `node`, which lets `task` learn and
+`sums.roles` answer; `sums.engine` adds the replies up.
 """

@@ -23,8 +23,7 @@ from urllib.request import urlopen
 
 from blindsight.errors import InputError, PrivacyError, ServiceError
 from blindsight.extras import require
-from blindsight.federated.certificates import Certificates
-from blindsight.federated.invite import DOOR, Admission, Federation, Invitation
+from blindsight.federated.invite import DOOR, Admission, Certificates, Federation, Invitation
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",

@@ -40,7 +40,7 @@ from blindsight.crypto.wire import Limit, Message, Secret, decode, encode
 from blindsight.errors import BlindsightError, CorruptFileError, InputError, MessageError, PrivacyError, StorageError
 from blindsight.files import AnyPath, as_path, storage_errors
 from blindsight.rng import ByteSource, system_bytes
-from blindsight.sums.storage import read_state, refuse_to_overwrite, write_state
+from blindsight.sums.messages import read_state, refuse_to_overwrite, write_state
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 IDENTITY_FILE = "identity.key"

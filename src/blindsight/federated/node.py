@@ -54,9 +54,8 @@ from blindsight.federated.identity import (
 from blindsight.files import atomic_writer, read_arrays, storage_errors, write_arrays
 from blindsight.learn.rounds import Memory, Proposal, finite, remembered
 from blindsight.sums import HIDING_SCHEMES, KeyGenerator, Member, Terms
-from blindsight.sums.messages import Answer, Call, Enrolment, model_digest
+from blindsight.sums.messages import Answer, Call, Enrolment, model_digest, read_state, write_state
 from blindsight.sums.scheme import CONTRIBUTE
-from blindsight.sums.storage import read_state, write_state
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 ENROLMENT, SETUP, REGISTRATION, FORGOTTEN = "enrolment", "set-up", "registration", "forgotten"

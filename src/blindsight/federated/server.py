@@ -52,14 +52,11 @@ from blindsight.sums import (
     UnansweredError,
     statement,
 )
-from blindsight.sums.costs import Cost
-from blindsight.sums.engine import ask_generator
-from blindsight.sums.messages import Enrolment, model_digest
+from blindsight.sums.engine import Cost, Parts, Response, Transport, ask_generator
+from blindsight.sums.messages import Enrolment, model_digest, read_state, write_state
 from blindsight.sums.roles import Total, read_answer
 from blindsight.sums.scheme import CONTRIBUTE
-from blindsight.sums.storage import read_state, write_state
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
-from blindsight.sums.transport import Parts, Response, Transport
 
 MakeTerms = Callable[[str, tuple[str, ...]], Terms]
 

@@ -59,7 +59,7 @@ from blindsight.selective.server import ParameterServer
 from blindsight.selective.terms import Answer, Digest, Name, Request, SelectiveTerms, Upload
 from blindsight.selective.trainers import SoftmaxTrainer, check_labels
 from blindsight.statement import PrivacyStatement
-from blindsight.sums.transport import Response, Transport
+from blindsight.sums.engine import Response, Transport
 from blindsight.validation import check_features
 
 EXCHANGE = "sharing/exchange"

@@ -16,7 +16,6 @@ With `sparsity` only the largest blocks are sent, besides the last, and the rest
 federated averaging.
 """
 
-import hashlib
 import json
 import math
 import time
@@ -91,10 +90,6 @@ class Task:
     def shape(self) -> tuple[int, int]:
         features = len(self.standardiser.mean)
         return (self.clusters, features) if self.labels is None else (self.labels.rows, features + 1)
-
-    @property
-    def digest(self) -> str:
-        return hashlib.sha256(self.to_bytes()).hexdigest()
 
     def to_bytes(self) -> bytes:
         arrays = {"mean": self.standardiser.mean, "scale": self.standardiser.scale, "public": self.public}
@@ -296,23 +291,43 @@ class TaskState:
 
     shared: Array
     first_score: float | None
-    rounds: tuple[RoundReport, ...]
+    rounds: tuple[RoundReport, ...] = ()
+
+    def save(self, path: Path) -> None:
+        document = {"first score": self.first_score, "rounds": [asdict(report) for report in self.rounds]}
+        write_arrays(path, _STATE, document, {"shared": self.shared}, private=True)
+
+    @classmethod
+    def load(cls, path: Path) -> "TaskState":
+        document, arrays = read_arrays(path, _STATE)
+        try:
+            reports = ({**report, "contributors": tuple(report["contributors"])} for report in document["rounds"])
+            return cls(arrays["shared"], document["first score"], tuple(RoundReport(**report) for report in reports))
+        except (KeyError, TypeError) as error:
+            raise CorruptFileError(f"{path} does not hold where a run stands: {error}.") from None
 
 
 def run_task(
     served: ServedTask, server: SumServer, *, rounds: int, seed: int, on_report: OnReport | None = None
 ) -> TaskState:
     """Play the rounds that are left of a run, and keep the state after each."""
-    path = server.run.folder / "task.npz"
-    state = _load(path, served) if path.exists() else _begin(served, seed)
+    if config_digest(served.task.to_bytes()) != server.terms.config:
+        raise InputError("this run began with other settings or public data. Give the same, or another label.")
+    path, learner = server.run.folder / "task.npz", served.learner
+    if path.exists():
+        state = TaskState.load(path)
+    else:
+        first = learner.first(seed)
+        state = TaskState(first, learner.score(first))
     while len(state.rounds) < rounds:
         begun, number = time.monotonic(), len(state.rounds) + 1
         result = server.play(number, (pack_arrays({"shared": state.shared}),))
-        shared = served.learner.combine(state.shared, result)
-        score = served.learner.score(shared)
-        report = RoundReport(number, score, result.contributors, _missing(server, result), time.monotonic() - begun)
+        shared = learner.combine(state.shared, result)
+        missing = [name for name in server.terms.members if name not in result.contributors]
+        refused = {name: server.refused.get(name, _SILENT) for name in missing}  # one may have come in later
+        report = RoundReport(number, learner.score(shared), result.contributors, refused, time.monotonic() - begun)
         state = TaskState(shared, state.first_score, (*state.rounds, report))
-        _save(path, state, served)
+        state.save(path)
         if on_report is not None:
             on_report(report)
     return state
@@ -346,36 +361,6 @@ def _fitting(load: Load, task: Task) -> Load:
         return data
 
     return loaded
-
-
-def _missing(server: SumServer, result: RoundResult) -> dict[str, str]:
-    """Return why members are not in the sum; one that was refused first and came in later is."""
-    missing = [name for name in server.terms.members if name not in result.contributors]
-    return {name: server.refused.get(name, _SILENT) for name in missing}
-
-
-def _begin(served: ServedTask, seed: int) -> TaskState:
-    shared = served.learner.first(seed)
-    return TaskState(shared, served.learner.score(shared), ())
-
-
-def _save(path: Path, state: TaskState, served: ServedTask) -> None:
-    rounds = [asdict(report) for report in state.rounds]
-    document = {"task": served.task.digest, "first score": state.first_score, "rounds": rounds}
-    write_arrays(path, _STATE, document, {"shared": state.shared}, private=True)
-
-
-def _load(path: Path, served: ServedTask) -> TaskState:
-    document, arrays = read_arrays(path, _STATE)
-    try:
-        reports = ({**report, "contributors": tuple(report["contributors"])} for report in document["rounds"])
-        rounds = tuple(RoundReport(**report) for report in reports)
-        state, task = TaskState(arrays["shared"], document["first score"], rounds), document["task"]
-    except (KeyError, TypeError) as error:
-        raise CorruptFileError(f"{path} does not hold where a run stands: {error}.") from None
-    if task != served.task.digest:
-        raise InputError("this run began with other settings or public data. Give the same, or another label.")
-    return state
 
 
 # Updates of any model

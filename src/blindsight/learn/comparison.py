@@ -25,7 +25,7 @@ from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.statement import PrivacyStatement
 from blindsight.sums import SCHEMES, SPARSE_SCHEMES, open_session
-from blindsight.sums.costs import Cost, Step
+from blindsight.sums.engine import Cost, Step
 from blindsight.sums.support import BLOCK, Schedule
 from blindsight.sums.terms import AGGREGATOR
 

@@ -34,7 +34,7 @@ from blindsight.selective.accounting import SharingCost, figure
 from blindsight.selective.study import OURS, WEEK, SharingResult
 from blindsight.selective.timeline import MethodResult
 from blindsight.statement import PrivacyStatement
-from blindsight.sums.costs import Cost
+from blindsight.sums.engine import Cost
 
 _SIDE = 220  # pixels of one view
 _STYLES, _MARKERS = ("-", "--", ":"), "osD"

@@ -62,7 +62,7 @@ from blindsight.selective.codec import LARGEST_PARAMETER, SparseUpdate, Vector, 
 from blindsight.selective.protection import ParticipantGaussian, RecordGaussian, Sharing, protect, remainder
 from blindsight.selective.terms import Answer, Receipt, Request, SelectiveTerms, Upload
 from blindsight.selective.trainers import DivergedError, Trainer, UnknownClassError, check_labels, check_photos
-from blindsight.sums.storage import refuse_to_overwrite
+from blindsight.sums.messages import refuse_to_overwrite
 
 
 @dataclass(frozen=True, eq=False, repr=False)

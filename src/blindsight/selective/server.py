@@ -49,8 +49,8 @@ from blindsight.selective.codec import (
 )
 from blindsight.selective.protection import select_largest
 from blindsight.selective.terms import Answer, JournalBegun, Receipt, Request, SelectiveTerms, Total, Upload
+from blindsight.sums.messages import MessageJournal, refuse_to_overwrite
 from blindsight.sums.roles import Record, forget
-from blindsight.sums.storage import MessageJournal, refuse_to_overwrite
 
 Reason = Literal["damaged", "oversized", "stranger", "duplicate", "late", "alone", "not finite"]
 """Why an upload was refused; "alone" is a single one, or a sum of too few, where the terms ask for more together."""

@@ -89,8 +89,10 @@ class LatticeAdder(Adder):
 class LatticeOpener(Opener):
     """Decrypts checked sums."""
 
-    def __init__(self, terms: Terms, secret: SecretKey | None = None) -> None:
+    def __init__(self, terms: Terms, secret: SecretKey | bytes | None, resources: Resources) -> None:
         self._terms = terms
+        if isinstance(secret, bytes):
+            secret = SecretKey.from_secret_bytes(secret)
         self._secret = secret or generate_keys(max_sum=terms.max_integer * len(terms.members))
         self.encryption_key = self._secret.public.to_bytes()
 

@@ -328,8 +328,10 @@ def _pack(ciphertexts: Ciphertexts, width: int, shift: int) -> Ciphertexts:
 class SparseOpener(Opener):
     """The key generator G of the paper: decrypts checked sums, and undoes phi before anyone else sees them."""
 
-    def __init__(self, terms: Terms, secret: PrivateKey | None = None, resources: Resources | None = None) -> None:
-        self._terms, self._resources = terms, resources or Resources()
+    def __init__(self, terms: Terms, secret: PrivateKey | bytes | None, resources: Resources) -> None:
+        self._terms, self._resources = terms, resources
+        if isinstance(secret, bytes):
+            secret = PrivateKey.from_secret_bytes(secret, insecure=terms.insecure)
         kind: Keys = "conservative" if terms.keys == "conservative" else "subgroup"
         self._secret = secret or generate_keys(
             terms.key_bits, keys=kind, insecure=terms.insecure, source=self._resources.source

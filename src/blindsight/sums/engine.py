@@ -1,4 +1,4 @@
-"""The round loop: one engine plays every scheme over every transport.
+"""The round loop: one engine plays every scheme over every transport, and a meter tells what it cost.
 
 A round is a sequence of steps (`scheme`): the aggregator's signed calls go out, replies come in until all are there or
 time is over, and the next step begins with those who answered. The payload (what is learned from) goes with the calls
@@ -9,24 +9,233 @@ doubled, late, forged or garbage on the way, and whichever party is killed. A ro
 deadline, if they are enough; with too few, those who are missing are asked again (masks: everybody, with new masks).
 Once a sum has been asked for, nothing but that sum can come of the round: a key generator that is away is waited for,
 and asked for the same again.
+
+*Transports* send parts to a name and collect what comes back, in any order. What is sent may be lost, be late or arrive
+twice, and so may the answer. But a response that has come is kept until a `collect` with its ticket has yielded it,
+also when an earlier `collect` was left before its end. `LocalTransport` is a network in one process; `federated.flower`
+has the other.
+
+*Costs* are CPU seconds by party and step, of this process with all its threads and of its child processes, so that a
+process pool hides nothing; and bytes and ciphertexts by sender, receiver and step.
 """
 
+import itertools
+import multiprocessing
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import TypeVar
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol, TypeVar
 
-from blindsight.errors import InputError, MessageError, PrivacyError
-from blindsight.sums.costs import Meter, Step, step_of
+from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError
 from blindsight.sums.messages import model_digest
 from blindsight.sums.roles import Aggregator, RefusedError, Total
 from blindsight.sums.scheme import CONTRIBUTE
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
-from blindsight.sums.transport import Parts, Response, Transport
 
 OPEN, UNMASK = "open", "unmask"
 T = TypeVar("T")
+
+
+# What a round costs
+
+Step = Literal["set up", "share", "encrypt", "aggregate", "decrypt", "read"]
+"""What a party does in a round; a message belongs to the step in which it was made. Masks `share` keys first."""
+
+_STEPS: dict[str, Step] = {
+    "advertise": "share",
+    "share": "share",
+    "contribute": "encrypt",
+    "consistency": "aggregate",
+    "unmask": "decrypt",
+    "open": "decrypt",
+}
+
+
+def step_of(kind: str) -> Step:
+    return _STEPS.get(kind, "set up")
+
+
+@dataclass(frozen=True)
+class Work:
+    """CPU seconds that one party spent in one step."""
+
+    party: str
+    step: Step
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What one party sent to another in one step."""
+
+    sender: str
+    receiver: str
+    step: Step
+    bytes: int
+    ciphertexts: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a round, or the set-up of a run, took; parties not in `members` are services."""
+
+    members: tuple[str, ...]
+    work: tuple[Work, ...]
+    transfers: tuple[Transfer, ...]
+
+    def seconds(self, *steps: Step, party: str | None = None) -> float:
+        """Return the CPU seconds of these steps (none named: of all), of one party or all."""
+        return sum(
+            item.seconds
+            for item in self.work
+            if (not steps or item.step in steps) and (party is None or item.party == party)
+        )
+
+    def sent(self, party: str) -> int:
+        return sum(item.bytes for item in self.transfers if item.sender == party)
+
+    def received(self, party: str) -> int:
+        return sum(item.bytes for item in self.transfers if item.receiver == party)
+
+    def ciphertexts(self, sender: str) -> int:
+        return sum(item.ciphertexts for item in self.transfers if item.sender == sender)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Meter:
+    """Measures a round."""
+
+    def __init__(self, members: tuple[str, ...]) -> None:
+        self._members = members
+        self._seconds: defaultdict[tuple[str, Step], float] = defaultdict(float)
+        self._bytes: defaultdict[tuple[str, str, Step], int] = defaultdict(int)
+        self._ciphertexts: defaultdict[tuple[str, str, Step], int] = defaultdict(int)
+
+    @contextmanager
+    def working(self, party: str, step: Step) -> Iterator[None]:
+        """Count the CPU time of the block as this party's; steps do not nest."""
+        begun = cpu_seconds()
+        try:
+            yield
+        finally:
+            self._seconds[party, step] += cpu_seconds() - begun
+
+    def carried(self, sender: str, receiver: str, step: Step, size: int, ciphertexts: int = 0) -> None:
+        self._bytes[sender, receiver, step] += size
+        self._ciphertexts[sender, receiver, step] += ciphertexts
+
+    def cost(self) -> Cost:
+        work = [Work(party, step, seconds) for (party, step), seconds in self._seconds.items()]
+        sizes = [Transfer(*link, size, self._ciphertexts[link]) for link, size in self._bytes.items()]
+        return Cost(self._members, tuple(work), tuple(sizes))
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process, its threads and its children, living or finished."""
+    finished = os.times()
+    living = sum(_child_seconds(child.pid) for child in multiprocessing.active_children() if child.pid)
+    return time.process_time() + finished.children_user + finished.children_system + living
+
+
+def _child_seconds(pid: int) -> float:
+    """Return a living child's CPU time; Linux gives every process a clock, numbered as clock_getcpuclockid(3) does."""
+    try:
+        return time.clock_gettime((~pid << 3) | 2)
+    except OSError:  # it has just ended
+        return 0.0
+
+
+# How bytes travel
+
+Parts = tuple[bytes, ...]
+
+Handler = Callable[[str, Parts], list[bytes]]
+"""What a party does with the parts of a message of some kind, and returns."""
+
+Transit = Callable[[str, str, str, Parts], Iterable[Parts]]
+"""Called with sender, receiver, kind and parts of a message; returns what arrives: nothing if it is lost, two if it is
+doubled, ..."""
+
+
+@dataclass(frozen=True)
+class Response:
+    """What came back: parts, or else a sentence why not, which is unsigned: for people, nothing may depend on it."""
+
+    parts: Parts = ()
+    error: str = ""
+
+
+class Transport(Protocol):
+    """Carries messages between the server, which holds it, and the others, which have names."""
+
+    def present(self) -> Mapping[str, int]:
+        """Return the names that can be reached now, and the number each has in the network."""
+        ...
+
+    def send(self, name: str, kind: str, parts: Sequence[bytes]) -> str:
+        """Send parts to a name and return the ticket of the response; an empty one if it is known that none comes."""
+        ...
+
+    def collect(self, tickets: Collection[str], *, seconds: float) -> Iterator[tuple[str, Response]]:
+        """Yield the responses to these tickets as they come, until no more can come or the time is over."""
+        ...
+
+
+class LocalTransport:
+    """Everybody in one process: `handlers` answer in the order of sending; what `transit` loses is never answered."""
+
+    def __init__(
+        self, handlers: Mapping[str, Handler], *, transit: Transit | None = None, meter: Meter | None = None
+    ) -> None:
+        """Know who there is; `handlers` is looked up at each sending, so that parties can come and go."""
+        self.handlers, self.transit, self.meter = handlers, transit, meter
+        self._numbers = itertools.count(1)
+        self._sent: dict[str, tuple[str, str, Parts]] = {}
+
+    def present(self) -> Mapping[str, int]:
+        return {name: number for number, name in enumerate(self.handlers)}
+
+    def send(self, name: str, kind: str, parts: Sequence[bytes]) -> str:
+        """Keep the message until its response is collected: only then is it handled."""
+        ticket = str(next(self._numbers))
+        self._sent[ticket] = (name, kind, tuple(parts))
+        return ticket
+
+    def collect(self, tickets: Collection[str], *, seconds: float) -> Iterator[tuple[str, Response]]:
+        """Let the messages of these tickets be handled and yield the responses; it never waits."""
+        for ticket in [ticket for ticket in self._sent if ticket in tickets]:
+            for response in self._responses(*self._sent.pop(ticket)):
+                yield ticket, response
+
+    def _responses(self, name: str, kind: str, parts: Parts) -> Iterator[Response]:
+        if name not in self.handlers:
+            yield Response(error=f"{name!r} cannot be reached.")
+            return
+        for arrived in self._carried(AGGREGATOR, name, kind, parts):
+            try:
+                if self.meter is None:
+                    answered = self.handlers[name](kind, arrived)
+                else:
+                    with self.meter.working(name, step_of(kind)):
+                        answered = self.handlers[name](kind, arrived)
+            except BlindsightError as error:
+                yield Response(error=str(error))
+                continue
+            for back in self._carried(name, AGGREGATOR, kind, tuple(answered)):
+                yield Response(back)
+
+    def _carried(self, sender: str, receiver: str, kind: str, parts: Parts) -> Iterable[Parts]:
+        if self.meter is not None:
+            self.meter.carried(sender, receiver, step_of(kind), sum(map(len, parts)))
+        return (parts,) if self.transit is None else self.transit(sender, receiver, kind, parts)
+
+
+# The rounds
 
 
 class UnansweredError(MessageError):

@@ -21,7 +21,7 @@ which are said to be those of the members in N, who signed receipts, and release
 
 Nothing about the encryption was used: it may be malleable. All that is needed is that S and T determine every bit of
 what was decrypted, which the schemes check. That a sum was refused tells something about r: so a mismatch uses up the
-round and the key (`roles.KeyGenerator`). The sum of the tags tells the key generator nothing that it does not know
+round and the key (`generator`). The sum of the tags tells the key generator nothing that it does not know
 from S; a tag by itself would be a fingerprint of its member's update.
 
 *What it does not do.* A member knows r. One that colludes with the aggregator makes tags for sums of its own, and a

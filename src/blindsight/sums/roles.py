@@ -1,4 +1,6 @@
-"""The roles of a run, written once for all schemes: member, aggregator, key generator. They exchange bytes.
+"""The roles of a run, written once for all schemes: member, aggregator, and the key generator (`generator`).
+
+They exchange bytes.
 
 *What holds against a hostile server and network*, whatever they lose, forge, repeat, reorder or try again:
 
@@ -22,7 +24,6 @@ must never be put back in its place: a role that forgot what it answered could a
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -30,12 +31,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.crypto.bfv import SecretKey
-from blindsight.crypto.paillier import PrivateKey
 from blindsight.crypto.sealedbox import seal, unseal
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import Secret, decode, encode
-from blindsight.errors import BlindsightError, CorruptFileError, InputError, MessageError, PrivacyError
+from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError
 from blindsight.files import AnyPath
 from blindsight.sums.bfv import LatticeAdder, LatticeMember, LatticeOpener
 from blindsight.sums.dphe import SparseAdder, SparseMember, SparseOpener
@@ -45,8 +44,8 @@ from blindsight.sums.messages import (
     Answer,
     Call,
     Enrolment,
-    GeneratorState,
     MemberState,
+    MessageJournal,
     Receipt,
     Refusal,
     Reply,
@@ -55,21 +54,34 @@ from blindsight.sums.messages import (
     RoundBegun,
     Setup,
     StepClosed,
+    model_digest,
+    read_state,
+    refuse_to_overwrite,
+    state_errors,
+    write_state,
 )
-from blindsight.sums.plain import PlainAdder, PlainMember
-from blindsight.sums.scheme import CONTRIBUTE, Adder, ForgedError, MemberPart, Opened, Opener, Resources, Turn
-from blindsight.sums.storage import MessageJournal, read_state, refuse_to_overwrite, state_errors, write_state
+from blindsight.sums.scheme import (
+    CONTRIBUTE,
+    Adder,
+    MemberPart,
+    Opened,
+    Opener,
+    PlainAdder,
+    PlainMember,
+    Resources,
+    Turn,
+)
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, Integers, Terms
 
 Record = Callable[[bytes], object]
 """Called with each message a role receives, after unsealing: a view holds whatever secrets the role was handed."""
 
-_PARTS: dict[str, tuple[type[MemberPart], type[Adder]]] = {
-    "plain": (PlainMember, PlainAdder),
-    "masks": (MaskMember, MaskAdder),
-    "bfv": (LatticeMember, LatticeAdder),
-    "dphe": (SparseMember, SparseAdder),
-    "block-dphe": (SparseMember, SparseAdder),
+PARTS: dict[str, tuple[type[MemberPart], type[Adder], type[Opener] | None]] = {
+    "plain": (PlainMember, PlainAdder, None),
+    "masks": (MaskMember, MaskAdder, None),
+    "bfv": (LatticeMember, LatticeAdder, LatticeOpener),
+    "dphe": (SparseMember, SparseAdder, SparseOpener),
+    "block-dphe": (SparseMember, SparseAdder, SparseOpener),
 }
 _KEPT_BYTES = 1 << 17  # a member without a path keeps no longer replies: a thousand of them may be in one process
 _MODELS = 1024  # that a member remembers to have answered
@@ -96,13 +108,22 @@ class Outcome(Total):
     entered: NDArray[np.bool_]
 
 
-class _Role(Secret):
-    """What all roles have in common: terms, a signing key, and after set-up the roster."""
+class Role(Secret):
+    """What all roles have in common: terms, a signing key, a state that may be kept, and after set-up the roster."""
 
-    def __init__(self, name: str, terms: Terms, resources: Resources, record: Record) -> None:
-        self.name, self.terms, self.resources = name, terms, resources
-        self._record = record
-        self._key: SigningKey
+    _key: SigningKey
+    _state: Any
+
+    def __init__(
+        self, name: str, terms: Terms, path: AnyPath | None, resources: Resources | None, record: Record
+    ) -> None:
+        self.name, self.terms, self.resources = name, terms, resources or Resources()
+        self._path, self._record = path, record
+
+    def _keep(self, state: Any) -> None:
+        if self._path is not None:
+            write_state(self._path, state)
+        self._state = state
 
     def enrolment(self) -> bytes:
         return encode(Enrolment(self.name, self.terms.digest, self._key.public))
@@ -120,8 +141,10 @@ class _Role(Secret):
         return message, roster
 
 
-class Member(_Role):
+class Member(Role):
     """One member of a run."""
+
+    _state: MemberState
 
     def __init__(
         self,
@@ -134,17 +157,16 @@ class Member(_Role):
         state: MemberState | None = None,
     ) -> None:
         """Make a member with a new signing key; `load` goes on with an old one."""
-        super().__init__(name, terms, resources or Resources(), record)
+        super().__init__(name, terms, path, resources, record)
         if name not in terms.members:
             raise InputError(f"{name!r} does not take part in the run {terms.run!r}.")
-        self._path = path
         if state is None:
             refuse_to_overwrite(path)
             seed = SigningKey.generate(self.resources.source).secret_bytes()
-            state = MemberState(terms.to_bytes(), name, seed, b"", -1, 0, "", b"", b"", b"", b"", b"", False, 0)
-            self._keep(state)
-        self._state = state
-        self._key = SigningKey(state.seed)
+            self._keep(MemberState(terms.to_bytes(), name, seed))
+        else:
+            self._state = state
+        self._key = SigningKey(self._state.seed)
 
     @classmethod
     def load(cls, path: AnyPath, *, resources: Resources | None = None, record: Record = forget) -> "Member":
@@ -180,7 +202,7 @@ class Member(_Role):
         if integers is not None:
             integers = self.terms.checked(integers)
         proposal = b"" if integers is None else hashlib.sha256(integers.tobytes()).digest()
-        asked = _digest(message.step.encode(), message.model, message.body, proposal)
+        asked = model_digest((message.step.encode(), message.model, message.body, proposal))
         if (*turn, message.step) == (state.round, state.attempt, state.step):
             if asked != state.asked or not state.sent:
                 raise PrivacyError(
@@ -292,7 +314,7 @@ class Member(_Role):
         blocks = self.terms.blocks
         if not self.terms.counting:
             return np.ones(blocks, dtype=np.bool_)
-        bitmap = unseal(self._part.setup.shared, answer.released, purpose=_released_purpose(answer.round))
+        bitmap = unseal(self._part.setup.shared, answer.released, purpose=released_purpose(answer.round))
         if len(bitmap) != -(-blocks // 8):
             raise MessageError("the list of released blocks has the wrong length.")
         return np.unpackbits(np.frombuffer(bitmap, dtype=np.uint8), count=blocks).astype(np.bool_)
@@ -305,7 +327,7 @@ class Member(_Role):
         return self._make_part(setup, Roster.from_bytes(setup.roster, expected=self.terms))
 
     def _make_part(self, setup: Setup, roster: Roster) -> MemberPart:
-        return _PARTS[self.terms.scheme][0](self.name, roster, setup, self.resources, self._vouch)
+        return PARTS[self.terms.scheme][0](self.name, roster, setup, self.resources, self._vouch)
 
     def _vouch(self, step: str, turn: Turn, model: bytes, body: bytes) -> bytes:
         """Return a reply: a signed receipt, and the body, sealed for the aggregator where it could be decrypted."""
@@ -313,23 +335,20 @@ class Member(_Role):
         receipt = Receipt(roster.digest, *turn, step, model, hashlib.sha256(body).digest())
         if self.terms.keyed and not self.terms.as_published:
             body = seal(
-                self._part.setup.own[0], body, purpose=_body_purpose(self.name, turn), source=self.resources.source
+                self._part.setup.own[0], body, purpose=body_purpose(self.name, turn), source=self.resources.source
             )
         return encode(Reply(roster.signed(self._key, self.name, receipt), body))
 
-    def _keep(self, state: MemberState) -> None:
-        if self._path is not None:
-            write_state(self._path, state)
-        self._state = state
 
-
-class Aggregator(_Role):
+class Aggregator(Role):
     """The server: adds up contributions that it cannot read.
 
     A reply that is damaged, forged, late, different from an earlier one, for another round or from a stranger is
     refused with a sentence and changes nothing. With a `path`, a journal holds each accepted reply before it is
     acknowledged: an aggregator that was killed goes on where it was, also between the shares that unmask a sum.
     """
+
+    _state: RoundBegun
 
     def __init__(
         self,
@@ -340,20 +359,19 @@ class Aggregator(_Role):
         record: Record = forget,
         seed: bytes = b"",
     ) -> None:
-        super().__init__(AGGREGATOR, terms, resources or Resources(), record)
+        super().__init__(AGGREGATOR, terms, path, resources, record)
         refuse_to_overwrite(path)
         self.refused = 0
+        self.step = ""
+        """The step being answered; empty before the first and after the last."""
         self._key = SigningKey(seed) if seed else SigningKey.generate(self.resources.source)
         self._journal = MessageJournal(path) if path else None
         self._setup: tuple[bytes, Setup, Roster] | None = None
         self._adder: Adder | None = None
-        self._turn: Turn = (-1, 0)
-        self._model, self._base = b"", b""
-        self._step = ""
         self._expected: tuple[str, ...] = ()
         self._heard: dict[str, bytes] = {}
         self._receipts: dict[str, bytes] = {}
-        self._restart_journal(b"", self._turn, b"", b"")
+        self._keep(RoundBegun(terms.to_bytes(), self._key.secret_bytes()))
 
     @classmethod
     def load(cls, path: AnyPath, *, resources: Resources | None = None, record: Record = forget) -> "Aggregator":
@@ -366,10 +384,12 @@ class Aggregator(_Role):
             if begun.setup:
                 aggregator.accept(begun.setup)
             if begun.round >= 0:
-                ahead = dict(zip(begun.early, begun.ahead, strict=True))
-                aggregator._open((begun.round, begun.attempt), begun.model, begun.base, ahead)
+                aggregator._open(begun)
             for message in messages:
-                aggregator._replay(message)
+                if isinstance(decode(message, StepClosed, Reply), StepClosed):
+                    aggregator.advance()
+                else:
+                    aggregator._receive(message)
         except (MessageError, PrivacyError, ValueError) as error:
             raise CorruptFileError(f"{path} is not an aggregator's journal: {error}") from error
         aggregator._journal, aggregator._record = journal, record
@@ -382,15 +402,15 @@ class Aggregator(_Role):
     @property
     def round(self) -> int:
         """The round that was opened last; -1 if none was."""
-        return self._turn[0]
+        return self._state.round
 
     @property
     def attempt(self) -> int:
-        return self._turn[1]
+        return self._state.attempt
 
     @property
     def model(self) -> bytes:
-        return self._model
+        return self._state.model
 
     @property
     def void(self) -> int:
@@ -398,9 +418,8 @@ class Aggregator(_Role):
         return self._ready[1].void
 
     @property
-    def step(self) -> str:
-        """The step being answered; empty before the first and after the last."""
-        return self._step
+    def _turn(self) -> Turn:
+        return self._state.round, self._state.attempt
 
     @property
     def awaited(self) -> tuple[str, ...]:
@@ -409,7 +428,7 @@ class Aggregator(_Role):
     @property
     def complete(self) -> bool:
         """Tell whether enough members have answered the present step to end it."""
-        return not self._step or self._begun.suffices(self._step, tuple(sorted(self._heard)))
+        return not self.step or self._begun.suffices(self.step, tuple(sorted(self._heard)))
 
     @property
     def contributors(self) -> tuple[str, ...]:
@@ -422,14 +441,13 @@ class Aggregator(_Role):
 
     def accept(self, setup: bytes) -> None:
         self._record(setup)
-        known = self._setup[0] if self._setup else b""
-        message, roster = self._read_setup(setup, known)
-        if setup == known:
+        message, roster = self._read_setup(setup, self._state.setup)
+        if setup == self._state.setup:
             return
         if self.terms.keyed and len(message.own) != len(self.terms.members):
             raise MessageError("the set-up does not have one secret per member.")
-        self._restart_journal(setup, self._turn, self._model, self._base)
-        self._setup, self._adder, self._step = (setup, message, roster), None, ""
+        self._keep(replace(self._state, setup=setup, early=(), ahead=()))
+        self._setup, self._adder, self.step = (setup, message, roster), None, ""
 
     @property
     def _ready(self) -> tuple[bytes, Setup, Roster]:
@@ -443,34 +461,35 @@ class Aggregator(_Role):
             raise InputError(f"rounds count up from 0: after round {self.round} there is no round {round}.")
         before = self._adder
         follows = before is not None and (before.turn[0] + 1, 0) == (round, attempt)
-        self._open((round, attempt), model, base, before.ahead if before is not None and follows else {})
+        early = before.ahead if before is not None and follows else {}
+        begun = replace(self._state, round=round, attempt=attempt, model=model, base=base)
+        self._open(replace(begun, early=tuple(early), ahead=tuple(early.values())))
 
-    def _open(self, turn: Turn, model: bytes, base: bytes, ahead: Mapping[str, bytes]) -> None:
-        known, setup, roster = self._ready
-        adder = _PARTS[self.terms.scheme][1](roster, setup, turn, self.resources)
-        adder.model = model
-        adder.follow(ahead)
-        self._restart_journal(known, turn, model, base, ahead)
-        self._turn, self._model, self._base, self._adder = turn, model, base, adder
-        self._receipts = {}
-        self._begin(adder.steps[0], self.terms.sampled(turn[0]))
+    def _open(self, begun: RoundBegun) -> None:
+        _, setup, roster = self._ready
+        adder = PARTS[self.terms.scheme][1](roster, setup, (begun.round, begun.attempt), self.resources)
+        adder.model = begun.model
+        adder.follow(dict(zip(begun.early, begun.ahead, strict=True)))
+        self._keep(begun)
+        self._adder, self._receipts = adder, {}
+        self._begin(adder.steps[0], self.terms.sampled(begun.round))
 
     def _begin(self, step: str, expected: tuple[str, ...]) -> None:
-        self._step, self._expected, self._heard = step, expected, {}
+        self.step, self._expected, self._heard = step, expected, {}
         if step and self._adder is not None:
             self._heard = dict.fromkeys(self._adder.already(step), b"")
 
     def calls(self, notes: Mapping[str, bytes] | None = None, only: Collection[str] | None = None) -> dict[str, bytes]:
         """Return the signed call of the present step for each member (of `only` these) that has not answered it."""
-        told, notes = self._begun.bodies(self._step, self._expected), notes or {}
+        told, notes = self._begun.bodies(self.step, self._expected), notes or {}
         readers: dict[tuple[bytes, bytes], list[str]] = {}
         for name in self.awaited if only is None else only:
             readers.setdefault((told.get(name, b""), notes.get(name, b"")), []).append(name)
         calls: dict[str, bytes] = {}
         for (body, note), names in readers.items():  # what is for several members is signed once
             to = names[0] if len(names) == 1 else ""
-            model, base = (b"", b"") if self._step == "advertise" else (self._model, self._base)
-            call = Call(self.roster.digest, *self._turn, to, self._step, model, body, note, base)
+            model, base = (b"", b"") if self.step == "advertise" else (self._state.model, self._state.base)
+            call = Call(self.roster.digest, *self._turn, to, self.step, model, body, note, base)
             calls |= dict.fromkeys(names, self.roster.signed(self._key, AGGREGATOR, call))
         return calls
 
@@ -493,14 +512,14 @@ class Aggregator(_Role):
         if receipt.step not in adder.steps:
             raise MessageError(f"{member!r} answers to a step that there is not.")
         digest = hashlib.sha256(message.receipt).digest()
-        if self._heard.get(member) == digest and receipt.step == self._step:
+        if self._heard.get(member) == digest and receipt.step == self.step:
             return member
-        order = adder.steps.index(receipt.step) - (adder.steps.index(self._step) if self._step else len(adder.steps))
+        order = adder.steps.index(receipt.step) - (adder.steps.index(self.step) if self.step else len(adder.steps))
         if order:
             raise MessageError(
                 f"{member!r} answers {receipt.step!r} too {'late' if order < 0 else 'early'} in round {self.round}."
             )
-        if receipt.model != (b"" if receipt.step == "advertise" else self._model):
+        if receipt.model != (b"" if receipt.step == "advertise" else self.model):
             raise MessageError(f"{member!r} contributes to round {self.round} with another model.")
         if member in self._heard:
             raise MessageError(f"{member!r} has sent something else in round {self.round} already.")
@@ -512,11 +531,11 @@ class Aggregator(_Role):
         message = Reply(message.receipt, body)
         if self._record is not forget:
             self._record(encode(message))
-        checked = adder.check(self._step, member, message)
+        checked = adder.check(self.step, member, message)
         self._append(reply)
-        adder.add(self._step, member, checked)
+        adder.add(self.step, member, checked)
         self._heard[member] = digest
-        if self._step == CONTRIBUTE:
+        if self.step == CONTRIBUTE:
             self._receipts[member] = message.receipt
         return member
 
@@ -524,18 +543,18 @@ class Aggregator(_Role):
         if not self.terms.keyed or self.terms.as_published:
             return body
         secret = self._ready[1].own[self.terms.members.index(member)]
-        return unseal(secret, body, purpose=_body_purpose(member, self._turn))
+        return unseal(secret, body, purpose=body_purpose(member, self._turn))
 
     def advance(self) -> str:
         """End the present step, return the next or ""; too few members raise `PrivacyError` and leave it open."""
-        adder, step = self._begun, self._step
+        adder, step = self._begun, self.step
         if not step:
             return ""
         going_on = adder.close(step, tuple(sorted(self._heard)))
         self._append(encode(StepClosed(step)))
         place = adder.steps.index(step) + 1
         self._begin(adder.steps[place] if place < len(adder.steps) else "", going_on)
-        return self._step
+        return self.step
 
     def request(self) -> bytes:
         """Return the sealed request to the key generator; asked again, also after a restart, it is for the same sum."""
@@ -544,7 +563,7 @@ class Aggregator(_Role):
         request = encode(Request(self.roster.digest, *self._turn, receipts, adder.request()))
         if self.terms.as_published:
             return request
-        return seal(setup.channel, request, purpose=_REQUEST, source=self.resources.source)
+        return seal(setup.channel, request, purpose=REQUEST, source=self.resources.source)
 
     def conclude(self, answer: bytes = b"") -> tuple[bytes, Total]:
         """Return the signed answer of the round, for all members, and the sum in it.
@@ -556,7 +575,7 @@ class Aggregator(_Role):
             return self._own_answer(self._done.opened())
         setup = self._ready[1]
         if not self.terms.as_published:
-            answer = unseal(setup.channel, answer, purpose=_ANSWER)
+            answer = unseal(setup.channel, answer, purpose=ANSWER)
         self._record(answer)
         kinds: tuple[type[Any], ...] = (Answer, Refusal)
         _, message = self.roster.open(answer, *kinds, authors=[KEY_GENERATOR], turn=self._turn)
@@ -593,32 +612,15 @@ class Aggregator(_Role):
 
     @property
     def _done(self) -> Adder:
-        if self._adder is None or self._step:
+        if self._adder is None or self.step:
             raise InputError("no sum is due: the round is not closed.")
         return self._adder
 
-    def _replay(self, message: bytes) -> None:
-        if isinstance(decode(message, StepClosed, Reply), StepClosed):
-            self.advance()
-        else:
-            self._receive(message)
-
-    def _restart_journal(
-        self, setup: bytes, turn: Turn, model: bytes, base: bytes, ahead: Mapping[str, bytes] | None = None
-    ) -> None:
+    def _keep(self, state: RoundBegun) -> None:
+        """Begin the journal again."""
         if self._journal is not None:
-            early = ahead or {}
-            begun = RoundBegun(
-                self.terms.to_bytes(),
-                self._key.secret_bytes(),
-                setup,
-                *turn,
-                model,
-                early=tuple(early),
-                ahead=tuple(early.values()),
-                base=base,
-            )
-            self._journal.restart(begun)
+            self._journal.restart(state)
+        self._state = state
 
     def _append(self, message: bytes) -> None:
         if self._journal is not None:
@@ -631,239 +633,6 @@ class RefusedError(PrivacyError):
     def __init__(self, sentence: str, *, renewed: bool = False) -> None:
         super().__init__(sentence)
         self.renewed = renewed
-
-
-class KeyGenerator(_Role):
-    """Issues keys and secrets, and opens one checked sum a round; for masks and plain sums it only vouches for keys."""
-
-    def __init__(
-        self,
-        terms: Terms,
-        *,
-        key: Any = None,
-        path: AnyPath | None = None,
-        resources: Resources | None = None,
-        record: Record = forget,
-        state: GeneratorState | None = None,
-    ) -> None:
-        """Generate all keys and secrets of a run (Algorithm 1 of DPHE, step 1); an existing key pair may be given."""
-        super().__init__(KEY_GENERATOR, terms, resources or Resources(), record)
-        self._path = path
-        self._opener = self._make_opener(key) if state is None else _kept_opener(terms, state, self.resources)
-        if state is None:
-            refuse_to_overwrite(path)
-            state = self._new_state()
-            self._keep(state)
-        self._state = state
-        self._key = SigningKey(state.seed)
-
-    @classmethod
-    def load(cls, path: AnyPath, *, resources: Resources | None = None, record: Record = forget) -> "KeyGenerator":
-        """Go on where the key generator that kept its state at `path` stopped."""
-        state = read_state(path, GeneratorState)
-        with state_errors(path):
-            terms = Terms.from_bytes(state.terms)
-            return cls(terms, path=path, resources=resources, record=record, state=state)
-
-    @property
-    def log(self) -> tuple[str, ...]:
-        """A sentence for every round that was asked for: what was released, or why nothing."""
-        return self._state.log
-
-    def enrol(self, message: bytes) -> None:
-        """Learn which signatures are a party's; each enrols once, through a channel that proves who it is."""
-        self._record(message)
-        enrolment = decode(message, Enrolment, max_bytes=4096)
-        parties = (*self.terms.members, AGGREGATOR)
-        if enrolment.party not in parties or len(enrolment.key) != 32:
-            raise MessageError("someone who does not take part wants to enrol.")
-        if enrolment.terms != self.terms.digest:
-            raise PrivacyError(f"{enrolment.party!r} agreed to other terms than the key generator was asked for.")
-        keys = dict(zip(parties, self._state.keys, strict=True))
-        if keys[enrolment.party] not in (b"", enrolment.key):
-            raise MessageError(f"{enrolment.party!r} has enrolled with another key already.")
-        keys[enrolment.party] = enrolment.key
-        self._keep(replace(self._state, keys=tuple(keys.values())))
-
-    @property
-    def roster(self) -> Roster:
-        parties, state = (*self.terms.members, AGGREGATOR), self._state
-        if missing := [party for party, key in zip(parties, state.keys, strict=True) if not key]:
-            raise InputError(f"not everyone has enrolled yet: {', '.join(missing)}.")
-        keys = dict(zip(parties, state.keys, strict=True))
-        if self.terms.keyed:
-            keys[KEY_GENERATOR] = self._key.public
-        digest = hashlib.sha256(state.encryption_key).digest() if state.encryption_key else b""
-        return Roster(self.terms, keys, digest, state.generation)
-
-    def setup(self) -> dict[str, bytes]:
-        """Return the set-up of every member and of the aggregator (Algorithm 1 of DPHE, step 2).
-
-        They carry secrets: send each through an encrypted channel to the one it is for. Asked again, it is the same.
-        """
-        state, whole = self._state, self._whole()
-        if not self.terms.keyed:
-            bare = encode(replace(whole, shared=b"", own=(), offset=b"", channel=b""))
-            return dict.fromkeys((*self.terms.members, AGGREGATOR), bare)
-        setups = {
-            member: encode(replace(whole, own=(own,), offset=offset, channel=b""))
-            for member, own, offset in zip(self.terms.members, state.own, state.offsets, strict=True)
-        }
-        setups[AGGREGATOR] = encode(replace(whole, shared=b""))
-        return setups
-
-    def _whole(self) -> Setup:
-        state = self._state
-        return Setup(
-            self.roster.to_bytes(), state.encryption_key, state.shared, state.own, b"", state.channel, state.void
-        )
-
-    def answer(self, request: bytes) -> bytes:
-        """Decrypt the sum that the aggregator asks for (Algorithm 1 of DPHE, step 6), or refuse to.
-
-        The reply is sealed for the aggregator. Only what is not the aggregator's request raises.
-        """
-        if self._opener is None:
-            raise MessageError(f"nothing is decrypted in a run of {self.terms.scheme}.")
-        if not self.terms.as_published:
-            request = unseal(self._state.channel, request, purpose=_REQUEST)
-        self._record(request)
-        message, state = decode(request, Request), self._state
-        if message.round < 0 or message.attempt:
-            raise MessageError("the request is not one of this run.")
-        if message.round == state.round:
-            return state.answer
-        outdated = message.run != self.roster.digest
-        if message.round < state.round or outdated:
-            sentence = f"round {message.round} is over: a round is opened once, and the last was round {state.round}."
-            return self._sealed(self._refusal(message, sentence, renewed=outdated))
-        try:
-            members = self._contributors(message)
-            offsets = dict(zip(self.terms.members, state.offsets, strict=True))
-            opened = self._opener.open(
-                message.body, members, message.round, self._whole(), [offsets[member] for member in members]
-            )
-        except Exception as error:
-            if not self._begun(message):  # nothing was decrypted
-                return self._sealed(self._refusal(message, f"no member has contributed to round {message.round}."))
-            return self._refused(message, error)
-        entry = f"round {message.round}: the sum of {', '.join(members)} was released."
-        if opened.forged:
-            entry += f" Of its blocks, {opened.forged} were withheld: one of these members forged a number in them."
-        answer = self._sealed(self._answered(message, opened))
-        self._keep(replace(state, round=message.round, answer=answer, log=(*state.log, entry)))
-        return answer
-
-    def _begun(self, request: Request) -> bool:
-        """Tell whether a member has signed a receipt for this round: else the request does not use it up."""
-        for envelope in request.receipts:
-            with suppress(MessageError):
-                self.roster.open(
-                    envelope, Receipt, authors=self.terms.members, turn=(request.round, 0), max_bytes=RECEIPT_BYTES
-                )
-                return True
-        return False
-
-    def _contributors(self, request: Request) -> tuple[str, ...]:
-        """Return the members who signed the receipts, each once, for one model; raise if they are too few."""
-        members: list[str] = []
-        model: bytes | None = None
-        asked = self.terms.sampled(request.round)
-        for envelope in request.receipts:
-            member, receipt = self.roster.open(
-                envelope, Receipt, authors=asked, turn=(request.round, 0), max_bytes=RECEIPT_BYTES
-            )
-            if receipt.step != CONTRIBUTE or (model is not None and receipt.model != model):
-                raise MessageError(f"the receipt of {member!r} is for another step or model.")
-            members.append(member)
-            model = receipt.model
-        if len(set(members)) != len(members) or members != sorted(members):
-            raise MessageError("a member is named twice in a request, or out of order.")
-        if len(members) < self.terms.minimum:
-            raise PrivacyError(f"a sum needs {self.terms.minimum} members; got {len(members)}.")
-        return tuple(members)
-
-    def _answered(self, request: Request, opened: Opened) -> bytes:
-        released = b""
-        if self.terms.counting and opened.released is not None:
-            released = seal(
-                self._state.shared,
-                np.packbits(opened.released).tobytes(),
-                purpose=_released_purpose(request.round),
-                source=self.resources.source,
-            )
-        sums = self.terms.residues(opened.sums).tobytes()
-        turn = request.round, request.attempt
-        answer = Answer(self.roster.digest, *turn, opened.members, sums, released)
-        return self.roster.signed(self._key, KEY_GENERATOR, answer)
-
-    def _refused(self, request: Request, reason: Exception) -> bytes:
-        """Use up the round, and the key if a sum was forged.
-
-        The sentence is the same whatever the reason: one that tells why is an oracle about what was decrypted.
-        """
-        why = str(reason) if isinstance(reason, BlindsightError) else f"of a {type(reason).__name__}."
-        entry, forged = f"round {request.round}: nothing was released, because {why}", isinstance(reason, ForgedError)
-        opener = self._make_opener(None) if forged else self._opener
-        sentence = (
-            f"nothing of round {request.round} is released, and it is over: this is not the sum of enough contributors "
-            "of this round, or a part of it overflowed or was forged. Begin a new round."
-        )
-        answer = self._sealed(self._refusal(request, sentence, renewed=forged))
-        state = replace(self._state, round=request.round, answer=answer)
-        if forged:
-            entry += " The key is used up, and there is a new one."
-            state = replace(
-                state,
-                private_key=opener.secret_bytes() if opener else b"",
-                encryption_key=opener.encryption_key if opener else b"",
-                generation=state.generation + 1,
-                void=request.round,
-            )
-        self._keep(replace(state, log=(*state.log, entry)))
-        self._opener = opener
-        return answer
-
-    def _refusal(self, request: Request, sentence: str, *, renewed: bool = False) -> bytes:
-        refusal = Refusal(request.run, request.round, request.attempt, renewed, sentence)
-        return self.roster.signed(self._key, KEY_GENERATOR, refusal)
-
-    def _sealed(self, answer: bytes) -> bytes:
-        if self.terms.as_published:
-            return answer
-        return seal(self._state.channel, answer, purpose=_ANSWER, source=self.resources.source)
-
-    def _make_opener(self, key: Any) -> Opener | None:
-        if self.terms.sparse:
-            return SparseOpener(self.terms, key, self.resources)
-        return LatticeOpener(self.terms, key) if self.terms.scheme == "bfv" else None
-
-    def _new_state(self) -> GeneratorState:
-        terms, source, opener = self.terms, self.resources.source, self._opener
-        keyed = opener is not None
-        own = tuple(source(32) if keyed else b"" for _ in terms.members)
-        offsets = tuple(source(32) if keyed else b"" for _ in terms.members)
-        return GeneratorState(
-            terms=terms.to_bytes(),
-            seed=SigningKey.generate(source).secret_bytes(),
-            private_key=opener.secret_bytes() if opener else b"",
-            encryption_key=opener.encryption_key if opener else b"",
-            shared=source(32) if keyed else b"",
-            own=own,
-            offsets=offsets,
-            channel=source(32) if keyed else b"",
-            keys=(b"",) * (len(terms.members) + 1),
-            generation=0,
-            void=-1,
-            round=-1,
-            answer=b"",
-            log=(),
-        )
-
-    def _keep(self, state: GeneratorState) -> None:
-        if self._path is not None:
-            write_state(self._path, state)
-        self._state = state
 
 
 def read_answer(roster: Roster, answer: bytes, round: int) -> tuple[Answer, Integers]:
@@ -879,28 +648,16 @@ def read_answer(roster: Roster, answer: bytes, round: int) -> tuple[Answer, Inte
     return message, roster.terms.read_sums(message.sums, len(message.members))
 
 
-def _kept_opener(terms: Terms, state: GeneratorState, resources: Resources) -> Opener | None:
-    if terms.sparse:
-        return SparseOpener(terms, PrivateKey.from_secret_bytes(state.private_key, insecure=terms.insecure), resources)
-    if terms.scheme == "bfv":
-        return LatticeOpener(terms, SecretKey.from_secret_bytes(state.private_key))
-    return None
-
-
-def _digest(*parts: bytes) -> bytes:
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
-
-
 def _split(answered: bytes) -> list[bytes]:
     return [answered[i : i + 32] for i in range(0, len(answered), 32)]
 
 
-def _body_purpose(member: str, turn: Turn) -> bytes:
+def body_purpose(member: str, turn: Turn) -> bytes:
     return b"contribution of round %d by " % turn[0] + member.encode()
 
 
-def _released_purpose(round: int) -> bytes:
+def released_purpose(round: int) -> bytes:
     return b"released blocks of round %d" % round
 
 
-_REQUEST, _ANSWER = b"request for decryption", b"answer to a request"
+REQUEST, ANSWER = b"request for decryption", b"answer to a request"

@@ -16,7 +16,7 @@ from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.sums.messages import Call, Reply, Roster, Setup
-from blindsight.sums.terms import Integers
+from blindsight.sums.terms import Integers, Terms
 
 Turn = tuple[int, int]
 """A round, and the attempt at it."""
@@ -136,8 +136,39 @@ class Opener(ABC):
     encryption_key: bytes
 
     @abstractmethod
+    def __init__(self, terms: Terms, secret: Any, resources: Resources) -> None:
+        """Take a key pair, one that `secret_bytes` wrote, or make another."""
+
+    @abstractmethod
     def secret_bytes(self) -> bytes: ...
 
     @abstractmethod
     def open(self, body: bytes, members: tuple[str, ...], round: int, setup: Setup, offsets: list[bytes]) -> Opened:
         """Decrypt a request; `ForgedError` if it is not the sum of these members, whose offsets are given."""
+
+
+# No protection at all, for comparison
+
+
+class PlainMember(MemberPart):
+    """Sends its update."""
+
+    def answer(self, call: Call, integers: Integers | None, secrets: bytes) -> tuple[bytes, bytes]:
+        return self.terms.residues(self.contribution(integers)).tobytes(), b""
+
+
+class PlainAdder(Adder):
+    """Adds up what it reads."""
+
+    def __init__(self, roster: Roster, setup: Setup, turn: Turn, resources: Resources) -> None:
+        super().__init__(roster, setup, turn, resources)
+        self._sum = np.zeros(self.terms.dimension, dtype=np.int64)
+
+    def check(self, step: str, member: str, reply: Reply) -> Integers:
+        return self.terms.read_sums(reply.body, 1)
+
+    def add(self, step: str, member: str, checked: Integers) -> None:
+        self._sum += checked
+
+    def opened(self) -> Opened:
+        return Opened(self.members, self._sum)

@@ -32,13 +32,12 @@ from numpy.typing import ArrayLike, NDArray
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.statement import PrivacyStatement
-from blindsight.sums.costs import Cost, Meter
-from blindsight.sums.engine import OPEN, Engine, Patience
-from blindsight.sums.roles import Aggregator, KeyGenerator, Member, Record, RefusedError, forget
+from blindsight.sums.engine import OPEN, Cost, Engine, Handler, LocalTransport, Meter, Parts, Patience, Transit
+from blindsight.sums.generator import KeyGenerator
+from blindsight.sums.roles import Aggregator, Member, Record, RefusedError, forget
 from blindsight.sums.scheme import CONTRIBUTE, Resources
 from blindsight.sums.statements import statement
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SCHEMES, SPARSE_SCHEMES, Terms
-from blindsight.sums.transport import Handler, LocalTransport, Parts, Transit
 
 Recorder = Callable[[str, bytes], object]
 """Called with a party's name and the bytes of each message it received (unsealed, where a seal was on it)."""

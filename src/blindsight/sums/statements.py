@@ -1,10 +1,15 @@
 """What a run of sums guarantees, to whom, against whom, under which assumptions; and where a paper's theorem fails."""
 
+from functools import partial
+
 from blindsight.crypto.bfv import parameters_for
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.statement import Claim, PrivacyStatement, randomness_of
 from blindsight.sums.masks import colluders
 from blindsight.sums.terms import Terms, threshold
+
+_of_person = partial(PrivacyStatement, unit="person", epsilon=None, delta=None)
+"""A statement about everything that one person contributes, whose sums have no noise."""
 
 _THEOREM = "no one but a user can identify its update and its non-zero indices"
 
@@ -39,12 +44,9 @@ def statement(terms: Terms, *, source: ByteSource = system_bytes) -> PrivacyStat
 
 
 def _plain(terms: Terms, source: ByteSource) -> PrivacyStatement:
-    return PrivacyStatement(
+    return _of_person(
         guarantee="none",
         mechanism="none: updates are sent and added up in the clear",
-        unit="person",
-        epsilon=None,
-        delta=None,
         randomness="none",
         who_sees={
             "aggregator": "every member's update, weight by weight, and the sum",
@@ -70,15 +72,12 @@ def _masks(terms: Terms, source: ByteSource) -> PrivacyStatement:
     size = len(groups[0])
     needed, lying = threshold(size), colluders(size)
     seen = "the sum" if len(groups) == 1 else f"the sum of each of {len(groups)} groups"
-    return PrivacyStatement(
+    return _of_person(
         guarantee="cryptographic",
         summary=f"only sums of updates are opened (masks; {lying} of {size} members may collude with the aggregator)",
         mechanism="pairwise masks (X25519, AES-256 in counter mode) and self-masks with Shamir shares, all fresh "
         f"in every attempt at a round; {consistency(terms)}; with fewer than t an attempt is given up before anything "
         "is unmasked, and repeated with new masks",
-        unit="person",
-        epsilon=None,
-        delta=None,
         randomness=randomness_of(source),
         who_sees={
             "aggregator": f"uploads that look uniformly random, {seen}, who contributed and who dropped out",
@@ -108,14 +107,11 @@ def _masks(terms: Terms, source: ByteSource) -> PrivacyStatement:
 
 def _lattice(terms: Terms, source: ByteSource) -> PrivacyStatement:
     degree = parameters_for(terms.max_integer * len(terms.members)).degree
-    return PrivacyStatement(
+    return _of_person(
         guarantee="cryptographic",
         summary="only sums of updates are opened (BFV; the aggregator colludes with nobody)",
         mechanism=f"BFV: lattice encryption of whole updates, ring degree {degree}, 128 bits of security, with a tag "
         "that shows the sum to be the sum; a member that drops out is not in it, and nothing else changes",
-        unit="person",
-        epsilon=None,
-        delta=None,
         randomness=randomness_of(source),
         who_sees={
             "key generator": "the sum, and who contributed; it could decrypt any contribution, but receives none",
@@ -143,14 +139,11 @@ def single_contributor_share(members: int, density: float) -> float:
 
 
 def _sparse(terms: Terms, source: ByteSource) -> PrivacyStatement:
-    return PrivacyStatement(
+    return _of_person(
         guarantee="none" if terms.as_published or terms.insecure else "cryptographic",
         summary=f"only sums of updates are opened ({terms.scheme}, {terms.key_bits} bits; the aggregator colludes with "
         "nobody)",
         mechanism=_sparse_mechanism(terms),
-        unit="person",
-        epsilon=None,
-        delta=None,
         randomness=randomness_of(source),
         who_sees=_sparse_views(terms),
         not_protected=tuple(_sparse_leaks(terms)),

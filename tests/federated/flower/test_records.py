@@ -23,7 +23,7 @@ from blindsight.federated.flower.transport import (
     unflatten,
     unpack,
 )
-from blindsight.sums.transport import Response
+from blindsight.sums.engine import Response
 from tests.federated.flower.federation import model, numpy_of
 
 

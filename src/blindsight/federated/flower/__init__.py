@@ -9,8 +9,7 @@ from blindsight.extras import require
 
 require("flwr", extra="federated", purpose="learning across machines")
 
-from blindsight.federated.flower.mod import encrypted_updates  # noqa: E402
-from blindsight.federated.flower.simulation import simulated_nodes  # noqa: E402
+from blindsight.federated.flower.mod import encrypted_updates, simulated_nodes  # noqa: E402
 from blindsight.federated.flower.strategy import Encrypted, EncryptedFedAvg  # noqa: E402
 from blindsight.federated.flower.transport import GridTransport  # noqa: E402
 

@@ -161,11 +161,7 @@ def supernode(arguments: Sequence[str]) -> None:
     wake, awaken = os.pipe()
     parent = os.getpid()
     if os.fork() == 0:  # before anything here has threads; TLS is not needed within a machine
-        place = [
-            "--insecure",
-            "--runtime-api-address",
-            f"{address.host}:{address.port}",
-        ]  # loopback: it is its own node
+        place = ["--insecure", "--runtime-api-address", f"{address.host}:{address.port}"]  # loopback: its own node
         superexec([*place, *proof, "--parent-pid", str(parent)], wake)
         raise SystemExit(0)
     polling = _Polling(awaken)

@@ -29,16 +29,34 @@ The node-config says who this node is:
 | `minimum-per-position` | members | sparse sums of fewer members at a position are refused (default 1) |
 | `schemes` | members | the schemes it takes part in, separated by commas (default: all but plain and sharing) |
 | `insecure` | all | true allows keys of 1024 bits: for tests alone |
+
+*In Flower's simulation* one more mod is needed, and no keys, files or node-configs::
+
+    app = ClientApp(mods=[simulated_nodes, encrypted_updates])          # in client_app.py
+    strategy = Encrypted(FedAvg(), simulated=True)                      # in server_app.py
+
+    flwr run . --federation-config num-supernodes=11                    # ten members and the key generator
+
+The server makes all parties' identities in a folder of its own before the first round, and `simulated_nodes` gives each
+virtual node its own: the last partition is the key generator's, and the app sees one partition less. Messages are made
+and checked as between machines, but one machine holds all keys. Take the mod out before you deploy: a node without it
+never uses such keys, and one with it answers nobody but a simulation on its own machine.
 """
 
+import copy
 import hmac
 import logging
 import math
+import os
+import tempfile
+import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
 
 from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.federated.flower.transport import (
@@ -51,12 +69,21 @@ from blindsight.federated.flower.transport import (
     pack,
     unpack,
 )
-from blindsight.federated.identity import GENERATOR_ROLE, MEMBER_ROLE, KeyStore, Members, answer_hello
+from blindsight.federated.identity import (
+    GENERATOR_ROLE,
+    IDENTITY_FILE,
+    MEMBER_ROLE,
+    Identity,
+    KeyStore,
+    Members,
+    answer_hello,
+)
 from blindsight.federated.node import SHARING, GeneratorHandler, MemberHandler
 from blindsight.federated.task import Training, UpdateConfig, propose_update
-from blindsight.files import as_path, exclusive_lock
+from blindsight.files import as_path, exclusive_lock, storage_errors
 from blindsight.learn.rounds import Memory, Proposal
 from blindsight.sums import HIDING_SCHEMES, SCHEMES
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 ClientAppCallable = Callable[[Message, Context], Message]
 Do = Callable[[MemberHandler, tuple[bytes, ...]], list[bytes]]
@@ -65,6 +92,8 @@ Do = Callable[[MemberHandler, tuple[bytes, ...]], list[bytes]]
 ROLES = (MEMBER_ROLE, GENERATOR_ROLE)
 
 _LOG = logging.getLogger("flwr")
+_MEMBERS = "members.toml"  # of a simulation
+_POLL_SECONDS = 0.5
 _REFUSED = 6  # Flower's code of an error for what a mod does not let through
 
 
@@ -224,15 +253,12 @@ def _asked(message: Message, context: Context, call_next: ClientAppCallable, wha
             raise
     (arrays,) = given.array_records.values()
     config = next(iter(given.config_records.values()), ConfigRecord())
-    message.content = RecordDict({f"{what}ins.parameters": _unnamed(arrays), f"{what}ins.config": config})
+    unnamed = ArrayRecord([value.numpy() for value in arrays.values()])
+    message.content = RecordDict({f"{what}ins.parameters": unnamed, f"{what}ins.config": config})
     reply = call_next(message, context)
     if not reply.has_error():
         reply.content = _present(reply.content, f"{what}res", list(arrays))
     return reply
-
-
-def _unnamed(arrays: ArrayRecord) -> ArrayRecord:
-    return ArrayRecord([value.numpy() for value in arrays.values()])
 
 
 def _present(content: RecordDict, kind: str, names: list[str]) -> RecordDict:
@@ -286,3 +312,65 @@ def _needed(config: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str) or not value:
         raise InputError(f"this node has no {key!r}. Start it with --node-config '{key}=\"...\"'.")
     return value
+
+
+# In Flower's simulation
+
+
+def simulated_nodes(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Answer as the simulated party whose partition this is; the first of an app's mods."""
+    config = context.node_config
+    place, count = config.get("partition-id"), config.get("num-partitions")
+    if not isinstance(place, int) or not isinstance(count, int):
+        raise InputError(
+            "simulated_nodes is for Flower's simulation, whose nodes have a partition-id. Leave it out here."
+        )
+    folder = _folder(context.run_id)
+    members = Members.read(folder / _MEMBERS)
+    own = copy.copy(context)
+    if place == count - 1:
+        name, more = KEY_GENERATOR, {"role": GENERATOR_ROLE, "members": str(folder / _MEMBERS)}
+    else:
+        name, more = _name(place), {"key-generator": members.fingerprints[KEY_GENERATOR]}
+    own.node_config = {**config, **more, "home": str(_home(folder, name)), "num-partitions": count - 1}
+    reply = call_next(message, own)
+    context.state = own.state
+    return reply
+
+
+def make_parties(grid: Grid, *, members: int, seconds: float) -> tuple[KeyStore, Members]:
+    """Wait for the virtual nodes and make everybody's keys, the last node's as key generator; return the server's.
+
+    Flower starts all nodes of a simulation at once: those that are there when no more come are all.
+    """
+    folder, nodes, until = _folder(grid.run.run_id), -1, time.monotonic() + seconds
+    while (found := len(list(grid.get_node_ids()))) <= members or found != nodes:
+        if found == nodes and time.monotonic() > until:
+            raise InputError(
+                f"a simulation has {members + 1} nodes or more, the members (at least three: of two, each reads the "
+                f"other's update in the sum) and the key generator; got {nodes}. Raise num-supernodes."
+            )
+        nodes = found
+        time.sleep(min(_POLL_SECONDS, seconds))
+    names = [AGGREGATOR, KEY_GENERATOR, *map(_name, range(nodes - 1))]
+    with storage_errors("make", folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    identities = {}
+    for name in names:
+        path = _home(folder, name) / IDENTITY_FILE
+        identities[name] = Identity.load(path) if path.exists() else Identity.create(path, name)
+    listed = Members({name: identity.public.fingerprint for name, identity in identities.items()})
+    (folder / _MEMBERS).write_text(listed.to_toml(), encoding="utf-8")
+    return KeyStore(_home(folder, AGGREGATOR)), listed
+
+
+def _name(place: int) -> str:
+    return f"member {place:04d}"
+
+
+def _home(folder: Path, name: str) -> Path:
+    return folder / name.replace(" ", "-")
+
+
+def _folder(run: int) -> Path:
+    return Path(tempfile.gettempdir()) / f"blindsight-simulation-{os.getuid()}" / str(run)

@@ -39,7 +39,7 @@ from flwr.serverapp.strategy import FedAvg, Result, Strategy
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.wire import encode
 from blindsight.errors import InputError, MessageError, PrivacyError
-from blindsight.federated.flower.simulation import make_parties
+from blindsight.federated.flower.mod import make_parties
 from blindsight.federated.flower.transport import (
     GridTransport,
     content_digest,
@@ -132,7 +132,7 @@ class Encrypted(Strategy):
     drop_outs, colluders : for how many owners that miss a round, or tell the server their shares, that is to hold; by
         default as many as masks withstand. Sums of fewer owners are not opened.
     wait, patience : seconds to wait for members before the first round, and for steps of a round (`sums.Patience`).
-    simulated : instead of `home` and `members`: make keys for the virtual nodes of a simulation (`simulation`).
+    simulated : instead of `home` and `members`: make keys for the virtual nodes of a simulation (`mod`).
     """
 
     def __init__(

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from blindsight.errors import InputError, MessageError
 from blindsight.federated.identity import Directory, Members, PublicIdentity, hello
-from blindsight.sums.transport import Response
+from blindsight.sums.engine import Response
 
 Floats = NDArray[np.float64]
 
@@ -223,10 +223,7 @@ class GridTransport:
         nodes, now = set(self._grid.get_node_ids()), time.monotonic()
         self.directory.keep(nodes)
         self._strangers = {node: one for node, one in self._strangers.items() if node in nodes}
-        for (
-            node,
-            one,
-        ) in self._strangers.items():  # whoever runs a refused one may have mended it, or stopped its double
+        for node, one in self._strangers.items():  # a refused one may have been mended, or its double stopped
             if node in self.directory.refused and now >= one.again:
                 del self.directory.refused[node]
                 one.ticket = ""

@@ -17,7 +17,7 @@ from blindsight.federated.node import MemberHandler
 from blindsight.federated.sharing import EXCHANGE, JOIN, SharingHandler
 from blindsight.federated.task import learn
 
-from .data import read_features, read_pair
+from .settings import read_features, read_pair
 
 app = ClientApp()
 

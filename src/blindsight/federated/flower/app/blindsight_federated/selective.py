@@ -30,8 +30,7 @@ from blindsight.selective.terms import SelectiveTerms
 from blindsight.selective.timeline import Photos, train_initial
 from blindsight.selective.trainers import SoftmaxTrainer
 
-from .data import read_pair
-from .settings import Settings
+from .settings import Settings, read_pair
 
 _LOG = logging.getLogger("flwr")
 

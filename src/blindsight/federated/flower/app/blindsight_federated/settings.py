@@ -1,12 +1,22 @@
-"""The run-config, read with care: every setting has a type, and a wrong one gets a sentence."""
+"""What a run and a party are told: the run-config, in which a wrong setting gets a sentence, and files of data.
 
+The data of a party lie in an .npz archive on its own disk: `features` (samples, dimensions) and `labels`.
+"""
+
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from blindsight.errors import InputError
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.errors import DataError, InputError
 from blindsight.federated.identity import KeyStore, Members, server_store
+from blindsight.files import storage_errors
 from blindsight.sums import Patience
+
+Pair = tuple[NDArray[Any], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -50,3 +60,29 @@ class Settings:
             wanted = " or ".join(kind.__name__ for kind in kinds)
             raise InputError(f"{name!r} in the run-config must be {wanted}; got {value!r}.")
         return value
+
+
+def read_features(path: str, what: str) -> NDArray[Any]:
+    return _read(path, what)["features"]
+
+
+def read_pair(path: str, what: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    arrays = _read(path, what)
+    if "labels" not in arrays:
+        raise DataError(f"{path} has no array 'labels'.")
+    return arrays["features"], arrays["labels"]
+
+
+def _read(path: str, what: str) -> dict[str, NDArray[Any]]:
+    if not path:
+        raise InputError(f"no file was named for {what}.")
+    file = Path(path).expanduser()
+    with storage_errors("read", file), file.open("rb") as stream:
+        try:
+            with np.load(stream, allow_pickle=False) as members:
+                arrays = {name: members[name] for name in members.files}
+        except (zipfile.BadZipFile, ValueError, EOFError) as error:
+            raise DataError(f"{file} is no .npz archive of plain arrays: {error}") from None
+    if "features" not in arrays:
+        raise DataError(f"{file} has no array 'features'.")
+    return arrays

@@ -1,0 +1,253 @@
+"""The key generator: makes the keys of a run, and opens one checked sum a round (`roles` has what it guarantees)."""
+
+import hashlib
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from blindsight.crypto.sealedbox import seal, unseal
+from blindsight.crypto.signing import SigningKey
+from blindsight.crypto.wire import decode, encode
+from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError
+from blindsight.files import AnyPath
+from blindsight.sums.messages import (
+    RECEIPT_BYTES,
+    Answer,
+    Enrolment,
+    GeneratorState,
+    Receipt,
+    Refusal,
+    Request,
+    Roster,
+    Setup,
+    read_state,
+    refuse_to_overwrite,
+    state_errors,
+)
+from blindsight.sums.roles import ANSWER, PARTS, REQUEST, Record, Role, forget, released_purpose
+from blindsight.sums.scheme import CONTRIBUTE, ForgedError, Opened, Opener, Resources
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, Terms
+
+
+class KeyGenerator(Role):
+    """Issues keys and secrets, and opens one checked sum a round; for masks and plain sums it only vouches for keys."""
+
+    _state: GeneratorState
+
+    def __init__(
+        self,
+        terms: Terms,
+        *,
+        key: Any = None,
+        path: AnyPath | None = None,
+        resources: Resources | None = None,
+        record: Record = forget,
+        state: GeneratorState | None = None,
+    ) -> None:
+        """Generate all keys and secrets of a run (Algorithm 1 of DPHE, step 1); an existing key pair may be given."""
+        super().__init__(KEY_GENERATOR, terms, path, resources, record)
+        self._opener = self._make_opener(key if state is None else state.private_key)
+        if state is None:
+            refuse_to_overwrite(path)
+            self._keep(self._new_state())
+        else:
+            self._state = state
+        self._key = SigningKey(self._state.seed)
+
+    @classmethod
+    def load(cls, path: AnyPath, *, resources: Resources | None = None, record: Record = forget) -> "KeyGenerator":
+        """Go on where the key generator that kept its state at `path` stopped."""
+        state = read_state(path, GeneratorState)
+        with state_errors(path):
+            terms = Terms.from_bytes(state.terms)
+            return cls(terms, path=path, resources=resources, record=record, state=state)
+
+    @property
+    def log(self) -> tuple[str, ...]:
+        """A sentence for every round that was asked for: what was released, or why nothing."""
+        return self._state.log
+
+    def enrol(self, message: bytes) -> None:
+        """Learn which signatures are a party's; each enrols once, through a channel that proves who it is."""
+        self._record(message)
+        enrolment = decode(message, Enrolment, max_bytes=4096)
+        parties = (*self.terms.members, AGGREGATOR)
+        if enrolment.party not in parties or len(enrolment.key) != 32:
+            raise MessageError("someone who does not take part wants to enrol.")
+        if enrolment.terms != self.terms.digest:
+            raise PrivacyError(f"{enrolment.party!r} agreed to other terms than the key generator was asked for.")
+        keys = dict(zip(parties, self._state.keys, strict=True))
+        if keys[enrolment.party] not in (b"", enrolment.key):
+            raise MessageError(f"{enrolment.party!r} has enrolled with another key already.")
+        keys[enrolment.party] = enrolment.key
+        self._keep(replace(self._state, keys=tuple(keys.values())))
+
+    @property
+    def roster(self) -> Roster:
+        parties, state = (*self.terms.members, AGGREGATOR), self._state
+        if missing := [party for party, key in zip(parties, state.keys, strict=True) if not key]:
+            raise InputError(f"not everyone has enrolled yet: {', '.join(missing)}.")
+        keys = dict(zip(parties, state.keys, strict=True))
+        if self.terms.keyed:
+            keys[KEY_GENERATOR] = self._key.public
+        digest = hashlib.sha256(state.encryption_key).digest() if state.encryption_key else b""
+        return Roster(self.terms, keys, digest, state.generation)
+
+    def setup(self) -> dict[str, bytes]:
+        """Return the set-up of every member and of the aggregator (Algorithm 1 of DPHE, step 2).
+
+        They carry secrets: send each through an encrypted channel to the one it is for. Asked again, it is the same.
+        """
+        state, whole = self._state, self._whole()
+        if not self.terms.keyed:
+            bare = encode(replace(whole, shared=b"", own=(), offset=b"", channel=b""))
+            return dict.fromkeys((*self.terms.members, AGGREGATOR), bare)
+        setups = {
+            member: encode(replace(whole, own=(own,), offset=offset, channel=b""))
+            for member, own, offset in zip(self.terms.members, state.own, state.offsets, strict=True)
+        }
+        setups[AGGREGATOR] = encode(replace(whole, shared=b""))
+        return setups
+
+    def _whole(self) -> Setup:
+        state = self._state
+        return Setup(
+            self.roster.to_bytes(), state.encryption_key, state.shared, state.own, b"", state.channel, state.void
+        )
+
+    def answer(self, request: bytes) -> bytes:
+        """Decrypt the sum that the aggregator asks for (Algorithm 1 of DPHE, step 6), or refuse to.
+
+        The reply is sealed for the aggregator. Only what is not the aggregator's request raises.
+        """
+        if self._opener is None:
+            raise MessageError(f"nothing is decrypted in a run of {self.terms.scheme}.")
+        if not self.terms.as_published:
+            request = unseal(self._state.channel, request, purpose=REQUEST)
+        self._record(request)
+        message, state = decode(request, Request), self._state
+        if message.round < 0 or message.attempt:
+            raise MessageError("the request is not one of this run.")
+        if message.round == state.round:
+            return state.answer
+        outdated = message.run != self.roster.digest
+        if message.round < state.round or outdated:
+            sentence = f"round {message.round} is over: a round is opened once, and the last was round {state.round}."
+            return self._sealed(self._refusal(message, sentence, renewed=outdated))
+        try:
+            members = self._contributors(message)
+            offsets = dict(zip(self.terms.members, state.offsets, strict=True))
+            opened = self._opener.open(
+                message.body, members, message.round, self._whole(), [offsets[member] for member in members]
+            )
+        except Exception as error:
+            if not self._begun(message):  # nothing was decrypted
+                return self._sealed(self._refusal(message, f"no member has contributed to round {message.round}."))
+            return self._refused(message, error)
+        entry = f"round {message.round}: the sum of {', '.join(members)} was released."
+        if opened.forged:
+            entry += f" Of its blocks, {opened.forged} were withheld: one of these members forged a number in them."
+        answer = self._sealed(self._answered(message, opened))
+        self._keep(replace(state, round=message.round, answer=answer, log=(*state.log, entry)))
+        return answer
+
+    def _begun(self, request: Request) -> bool:
+        """Tell whether a member has signed a receipt for this round: else the request does not use it up."""
+        for envelope in request.receipts:
+            with suppress(MessageError):
+                self.roster.open(
+                    envelope, Receipt, authors=self.terms.members, turn=(request.round, 0), max_bytes=RECEIPT_BYTES
+                )
+                return True
+        return False
+
+    def _contributors(self, request: Request) -> tuple[str, ...]:
+        """Return the members who signed the receipts, each once, for one model; raise if they are too few."""
+        members: list[str] = []
+        model: bytes | None = None
+        asked = self.terms.sampled(request.round)
+        for envelope in request.receipts:
+            member, receipt = self.roster.open(
+                envelope, Receipt, authors=asked, turn=(request.round, 0), max_bytes=RECEIPT_BYTES
+            )
+            if receipt.step != CONTRIBUTE or (model is not None and receipt.model != model):
+                raise MessageError(f"the receipt of {member!r} is for another step or model.")
+            members.append(member)
+            model = receipt.model
+        if len(set(members)) != len(members) or members != sorted(members):
+            raise MessageError("a member is named twice in a request, or out of order.")
+        if len(members) < self.terms.minimum:
+            raise PrivacyError(f"a sum needs {self.terms.minimum} members; got {len(members)}.")
+        return tuple(members)
+
+    def _answered(self, request: Request, opened: Opened) -> bytes:
+        released = b""
+        if self.terms.counting and opened.released is not None:
+            released = seal(
+                self._state.shared,
+                np.packbits(opened.released).tobytes(),
+                purpose=released_purpose(request.round),
+                source=self.resources.source,
+            )
+        sums = self.terms.residues(opened.sums).tobytes()
+        turn = request.round, request.attempt
+        answer = Answer(self.roster.digest, *turn, opened.members, sums, released)
+        return self.roster.signed(self._key, KEY_GENERATOR, answer)
+
+    def _refused(self, request: Request, reason: Exception) -> bytes:
+        """Use up the round, and the key if a sum was forged.
+
+        The sentence is the same whatever the reason: one that tells why is an oracle about what was decrypted.
+        """
+        why = str(reason) if isinstance(reason, BlindsightError) else f"of a {type(reason).__name__}."
+        entry, forged = f"round {request.round}: nothing was released, because {why}", isinstance(reason, ForgedError)
+        opener = self._make_opener(None) if forged else self._opener
+        sentence = (
+            f"nothing of round {request.round} is released, and it is over: this is not the sum of enough contributors "
+            "of this round, or a part of it overflowed or was forged. Begin a new round."
+        )
+        answer = self._sealed(self._refusal(request, sentence, renewed=forged))
+        state = replace(self._state, round=request.round, answer=answer)
+        if forged:
+            entry += " The key is used up, and there is a new one."
+            state = replace(state, **_key_pair(opener), generation=state.generation + 1, void=request.round)
+        self._keep(replace(state, log=(*state.log, entry)))
+        self._opener = opener
+        return answer
+
+    def _refusal(self, request: Request, sentence: str, *, renewed: bool = False) -> bytes:
+        refusal = Refusal(request.run, request.round, request.attempt, renewed, sentence)
+        return self.roster.signed(self._key, KEY_GENERATOR, refusal)
+
+    def _sealed(self, answer: bytes) -> bytes:
+        if self.terms.as_published:
+            return answer
+        return seal(self._state.channel, answer, purpose=ANSWER, source=self.resources.source)
+
+    def _make_opener(self, key: Any) -> Opener | None:
+        kind = PARTS[self.terms.scheme][2]
+        return None if kind is None else kind(self.terms, key, self.resources)
+
+    def _new_state(self) -> GeneratorState:
+        members, source = self.terms.members, self.resources.source
+
+        def secret() -> bytes:
+            return source(32) if self.terms.keyed else b""
+
+        return GeneratorState(
+            terms=self.terms.to_bytes(),
+            seed=SigningKey.generate(source).secret_bytes(),
+            **_key_pair(self._opener),
+            shared=secret(),
+            own=tuple(secret() for _ in members),
+            offsets=tuple(secret() for _ in members),
+            channel=secret(),
+            keys=(b"",) * (len(members) + 1),
+        )
+
+
+def _key_pair(opener: Opener | None) -> dict[str, Any]:
+    private, public = (opener.secret_bytes(), opener.encryption_key) if opener else (b"", b"")
+    return {"private_key": private, "encryption_key": public}
