@@ -454,7 +454,7 @@ def _stored(weak: bool) -> Finding:
 
 def _anchors(weak: bool) -> Finding:
     from blindsight.audit.index_audit import anchors_finding
-    from blindsight.search.supervised import SDH, KernelHash
+    from blindsight.search.hashers import SDH, KernelHash
 
     rng = np.random.default_rng(0)
     private, public = (rng.normal(size=(200, 8)).astype(np.float32) for _ in range(2))

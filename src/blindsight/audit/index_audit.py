@@ -77,10 +77,9 @@ from blindsight.search.encrypted_query import (
 from blindsight.search.evaluation import Searcher
 from blindsight.search.function import Floats, HashFunction, HashLearner, LinearHash, load_function
 from blindsight.search.gallery import FUNCTION, PRIVATE, Gallery, Mode, Origin, Part, Source, feature_pipeline
-from blindsight.search.hashers import ITQ
+from blindsight.search.hashers import ITQ, KernelHash, squared_distances
 from blindsight.search.index import SymbolIndex
 from blindsight.search.localmode import LocalHasher
-from blindsight.search.supervised import KernelHash, squared_distances
 from blindsight.validation import check_features
 
 _RUNS = 100_000

@@ -34,10 +34,9 @@ from blindsight.search.codebook import shipped_codebook
 from blindsight.search.evaluation import CodeSearcher, FeatureSearcher, Ranking, Searcher, SymbolSearcher
 from blindsight.search.flipping import HammingBall, flip, paper_beta, record_beta, record_loss
 from blindsight.search.function import Floats, HashLearner, LinearHash
-from blindsight.search.hashers import ITQ, LSH, SH
+from blindsight.search.hashers import ITQ, KSH, LSH, SDH, SH
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.published import PITQ, PHashing
-from blindsight.search.supervised import KSH, SDH
 from blindsight.statement import PrivacyStatement
 
 Rows = NDArray[np.int64]
