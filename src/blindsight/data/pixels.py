@@ -23,7 +23,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -112,6 +112,7 @@ class PlaneRows:
         return map(self.batch, self.spans())
 
 
+@dataclass(eq=False)
 class PixelFeatures:
     """The pixel pipeline: fit it once, then it only maps images of the same size to float32 rows.
 
@@ -123,18 +124,13 @@ class PixelFeatures:
     share that each component holds. The components are made of the images and show faces: keep them as private.
     """
 
-    image_shape_: NDArray[np.int64]
-    mean_: Float32
-    components_: Float32
-    energies_: NDArray[np.float64]
-
-    def __init__(self, energy: float | None = 0.95, max_components: int | None = None, random_state: int = 0) -> None:
-        self.energy = energy
-        self.max_components = max_components
-        self.random_state = random_state
-
-    def __repr__(self) -> str:
-        return f"PixelFeatures({', '.join(f'{name}={value!r}' for name, value in self._parameters().items())})"
+    energy: float | None = 0.95
+    max_components: int | None = None
+    random_state: int = 0
+    image_shape_: NDArray[np.int64] = field(init=False, repr=False)
+    mean_: Float32 = field(init=False, repr=False)
+    components_: Float32 = field(init=False, repr=False)
+    energies_: NDArray[np.float64] = field(init=False, repr=False)
 
     @property
     def fitted(self) -> bool:

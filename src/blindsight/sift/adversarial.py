@@ -15,6 +15,7 @@ in none.
 """
 
 import math
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import pairwise
 from typing import Any, Self
 
@@ -43,35 +44,22 @@ _FRESH_STARTS = 5  # of adversaries during training, none in its last fifth
 _FLAT = 0.1  # of the typical deviation, added so that features which hardly vary are not blown up
 
 
+@dataclass(eq=False, repr=False)
 class AdversarialSift(SiftEstimator):
     """Fits a `LayeredSift` of `n_components` numbers; `privacy` weighs hiding against telling. Needs extra `deep`."""
 
-    sift_: LayeredSift
-
-    def __init__(
-        self,
-        n_components: int = 5,
-        privacy: float = 1.0,
-        *,
-        hidden: int = 128,
-        adversaries: int = 3,
-        steps: int = 1000,
-        batch: int = 512,
-        learning_rate: float = 1e-3,
-        random_state: int = 0,
-        pipeline: str = "",
-        progress: Progress = silent,
-    ) -> None:
-        self.n_components = n_components
-        self.privacy = privacy
-        self.hidden = hidden
-        self.adversaries = adversaries
-        self.steps = steps
-        self.batch = batch
-        self.learning_rate = learning_rate
-        self.random_state = random_state
-        self.pipeline = pipeline
-        self.progress = progress
+    n_components: int = 5
+    privacy: float = 1.0
+    _: KW_ONLY
+    hidden: int = 128
+    adversaries: int = 3
+    steps: int = 1000
+    batch: int = 512
+    learning_rate: float = 1e-3
+    random_state: int = 0
+    pipeline: str = ""
+    progress: Progress = silent
+    sift_: LayeredSift = field(init=False)
 
     def fit(self, X: Features, public: ArrayLike, private: ArrayLike) -> Self:
         """Learn from features (n, d) and labels 1, 0 and -1 (unknown), each (n,) or (n, attributes)."""

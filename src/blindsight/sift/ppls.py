@@ -42,7 +42,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -420,6 +420,7 @@ def _scales(deviation: Array, *, each: bool) -> tuple[Array, Array]:
 _COMBINE = ("mean-of-squares", "paper")
 
 
+@dataclass(eq=False, repr=False)
 class PPLS(LinearSiftLearner):
     """Fits a `LinearSift` of `n_components` numbers; `privacy` weighs hiding against telling, `math.inf` hides all.
 
@@ -427,20 +428,12 @@ class PPLS(LinearSiftLearner):
     components: scaled each by itself they would be whitened, and only d+ + d- components would exist).
     """
 
-    def __init__(
-        self,
-        n_components: int = 5,
-        privacy: float = 1.0,
-        *,
-        scale: bool = True,
-        combine: str = "mean-of-squares",
-        pipeline: str = "",
-    ) -> None:
-        self.n_components = n_components
-        self.privacy = privacy
-        self.scale = scale
-        self.combine = combine
-        self.pipeline = pipeline
+    n_components: int = 5
+    privacy: float = 1.0
+    _: KW_ONLY
+    scale: bool = True
+    combine: str = "mean-of-squares"
+    pipeline: str = ""
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

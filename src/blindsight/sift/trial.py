@@ -33,14 +33,13 @@ from blindsight.files import AnyPath
 from blindsight.metrics import Interval, balanced_accuracy, pub_loss
 from blindsight.progress import Progress, silent
 from blindsight.sift.adversarial import AdversarialSift
-from blindsight.sift.attackers import MODERN, Attacker, chosen_attackers
+from blindsight.sift.attackers import MODERN, RAW_CLASSIFIERS, Attacker, best_raw_accuracy, chosen_attackers
 from blindsight.sift.fitted import fingerprint
 from blindsight.sift.harden import harden
 from blindsight.sift.labels import Labels, label_columns, verification_halves
 from blindsight.sift.leace import LeacePLS
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS, FewerComponentsWarning, SiftLearner
-from blindsight.sift.publicclassifier import RAW_CLASSIFIERS, best_raw_accuracy
 from blindsight.sift.sift import LinearSift, Sift
 from blindsight.sift.symbols import Posteriors, SymbolLearner, fit_posteriors
 from blindsight.sift.verdict import Verdict, Verification

@@ -42,9 +42,8 @@ from scipy.special import ndtr, ndtri
 
 from blindsight.errors import InputError
 from blindsight.metrics import Interval, mean_precision, priv_loss
-from blindsight.sift.attackers import View
+from blindsight.sift.attackers import PublicClassifier, View
 from blindsight.sift.certificate import Certificate, Sample, certified_statement
-from blindsight.sift.publicclassifier import PublicClassifier
 from blindsight.statement import Claim, PrivacyStatement, facts_table
 
 
