@@ -71,7 +71,7 @@ def build(
     from blindsight.search.building import BuildOptions, build_gallery
 
     source = _source(images, count, seed)
-    options = BuildOptions(
+    how = BuildOptions(
         mode,
         epsilon,
         delta,
@@ -89,12 +89,12 @@ def build(
         per_person=per_person,
         numbers=numbers,
     )
-    options.check(public is not None)
+    how.check(public is not None)
     with storage_errors("write into", out):
         out.mkdir(parents=True, exist_ok=True)
     with terminal_progress() as progress:
         others = None if public is None else _source(public, None, seed)
-        gallery = build_gallery(source, options, out, public=others, cache=cache_folder(), progress=progress)
+        gallery = build_gallery(source, how, out, public=others, cache=cache_folder(), progress=progress)
     document = {
         "index": str(out),
         "pictures": len(gallery),

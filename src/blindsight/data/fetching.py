@@ -49,10 +49,8 @@ from blindsight.files import atomic_writer, exclusive_lock, sha256_of, storage_e
 from blindsight.progress import Progress
 
 MANIFEST = "blindsight-manifest.json"
-ATTEMPTS = 8
-"""How often a broken transfer is taken up again before giving up."""
-LARGEST = 4 * 2**30
-"""No collection unpacks to more bytes than this: a larger one is a mistake or a bomb."""
+ATTEMPTS = 8  # how often a broken transfer is taken up again before giving up
+LARGEST = 4 * 2**30  # no collection unpacks to more bytes than this: a larger one is a mistake or a bomb
 
 _REMEDY = "Make room, or set BLINDSIGHT_CACHE to a folder that can be written."
 _LARGEST_DOWNLOAD = 2 * 2**30

@@ -37,8 +37,7 @@ from blindsight.files import as_path, read_arrays, unpack_arrays, write_arrays
 from blindsight.rng import science
 from blindsight.validation import check_shape
 
-PLANES = 6
-"""RGB, intensity, edge orientation, edge magnitude: features per pixel."""
+PLANES = 6  # RGB, intensity, edge orientation, edge magnitude: features per pixel
 
 _VERSION = 1  # raised whenever the same images would give other features
 _KIND = f"blindsight/pixel-features.{_VERSION}"
@@ -47,8 +46,7 @@ _EXACT_UP_TO = 8192  # the largest eigenproblem solved whole: about a minute, tw
 _MAX_PASSES = 30
 _SETTLED = 1e-5  # subspace iteration ends when a pass adds less than this share of the energy
 
-Principal = tuple[NDArray[np.float64], Float32]
-"""Energies in falling order, and the unit vectors (k, d) that hold them."""
+Principal = tuple[NDArray[np.float64], Float32]  # energies in falling order, and the unit vectors (k, d) that hold them
 
 
 def planes(images: NDArray[np.uint8]) -> Float32:

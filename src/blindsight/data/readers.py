@@ -57,8 +57,7 @@ class Reading(TypedDict, total=False):
     progress: Progress
 
 
-Facts = dict[str, Any]
-"""What is known of pictures before any is opened: parts of a Dataset."""
+Facts = dict[str, Any]  # what is known of pictures before any is opened: parts of a Dataset
 
 
 def read_folder(path: str | os.PathLike[str], **how: Unpack[Reading]) -> Dataset:

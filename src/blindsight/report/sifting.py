@@ -28,8 +28,7 @@ from blindsight.sift.analysis import PixelRegions, PolicyMatrix
 from blindsight.sift.study import Guess, Released, SiftResult, best_guess, guesses, words
 from blindsight.sift.trial import Sifted, TradeOff
 
-FEWEST_POLICIES = 6
-"""Below this a regression over policies says nothing."""
+FEWEST_POLICIES = 6  # below this a regression over policies says nothing
 
 _PAPER_PUB_LOSS, _PAPER_PRIV_LOSS = 0.053, 0.075  # averages of its abstract
 _WIDE = 192  # pixels of a face with what the app receives

@@ -131,12 +131,9 @@ def cosines(directions: Array) -> Array:
 class PixelRegions:
     """Maps (height, width) of where a linear function of a picture looks."""
 
-    energy: Array
-    """Root of the summed squares over the six planes; the largest is 1."""
-    weight: Array
-    """Mean absolute weight over the six planes; the largest is 1."""
-    red: Array
-    """The red plane with its sign, in [-1, 1] (Figure 5); of several numbers, that which reads it most."""
+    energy: Array  # root of the summed squares over the six planes; the largest is 1
+    weight: Array  # mean absolute weight over the six planes; the largest is 1
+    red: Array  # the red plane with its sign, in [-1, 1] (Figure 5); of several numbers, that which reads it most
 
 
 def sift_regions(sift: LinearSift, pipeline: PixelFeatures) -> PixelRegions:
@@ -198,10 +195,8 @@ class LossRegression:
     correlation: Coefficient
     overlap: Coefficient
     r_squared: float
-    correlation_share: float
-    """Of what is explained, the part of correlation; the rest is overlap's."""
-    correlation_alone: float
-    """How much larger the squared error is without overlap: 3.15 for the paper's 315%."""
+    correlation_share: float  # of what is explained, the part of correlation; the rest is overlap's
+    correlation_alone: float  # how much larger the squared error is without overlap: 3.15 for the paper's 315%
     policies: int
 
 
@@ -246,8 +241,7 @@ class PolicyMatrix:
     """All ordered pairs of `names`, (public, private); a pair without a sift keeps a sentence that says why."""
 
     entanglement: Entanglement
-    raw: Mapping[str, float]
-    """Balanced accuracy of the best classifier on raw features, per attribute (Table 2)."""
+    raw: Mapping[str, float]  # balanced accuracy of the best classifier on raw features, per attribute (Table 2)
     cells: Mapping[tuple[str, str], Sifted]
 
     @property

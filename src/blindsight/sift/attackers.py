@@ -102,8 +102,7 @@ def _whitener(centred: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(directions[:, kept] / np.sqrt(variances[kept]))
 
 
-Make = Callable[[int], Any]
-"""From a seed to a fresh classifier with scikit-learn's fit and predict."""
+Make = Callable[[int], Any]  # from a seed to a fresh classifier with scikit-learn's fit and predict
 
 _HELD_OUT = 0.25  # of the training rows, to choose a threshold on
 

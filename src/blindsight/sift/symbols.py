@@ -216,8 +216,7 @@ class SymbolRule:
 
     matrix: Array
     offset: Array
-    levels: tuple[int, ...]
-    """How a symbol reads: bits, one per public attribute, or one number of several levels."""
+    levels: tuple[int, ...]  # how a symbol reads: bits, one per public attribute, or one number of several levels
 
     def symbols(self, probabilities: Array) -> NDArray[np.int64]:
         return np.asarray(np.argmax(probabilities @ self.matrix + self.offset, axis=1), dtype=np.int64)
@@ -364,10 +363,8 @@ class SymbolLearner(SiftEstimator):
     random_state: int = 0
     pipeline: str = ""
     sift_: SymbolSift = field(init=False)
-    target_: float = field(init=False)
-    """The leak that held-out rows may show."""
-    leak_: float = field(init=False)
-    """The leak they do show, of the worst private attribute."""
+    target_: float = field(init=False)  # the leak that held-out rows may show
+    leak_: float = field(init=False)  # the leak they do show, of the worst private attribute
     accuracies_: tuple[float, ...] = field(init=False)
     """Balanced accuracy of the released symbol on each public attribute, on held-out rows."""
 
