@@ -136,10 +136,10 @@ def test_without_the_mask_ciphertexts_identify_records_and_with_it_they_do_not(s
     """An asker who knows all records but one computes what the answer would be for either guess."""
     guess = drawn(50)
     guess[3] ^= 1
-    scheme, asked = scan._scheme, scan.read(query.message)
-    right, wrong, again = (one._sum(asked.weights, one._blocks[0]) for one in (scan, EncryptedScan(guess, BITS), scan))
+    scheme, (zeros, weights) = scan._scheme, scan.read(query.message)
+    right, wrong, again = (one._sum(weights, one._blocks[0]) for one in (scan, EncryptedScan(guess, BITS), scan))
     assert scheme.saved([right]) == scheme.saved([again]) != scheme.saved([wrong])
-    masked = scheme.saved(scheme.masked(total, asked.zeros, module.system_bytes) for total in (right, again, wrong))
+    masked = scheme.saved(scheme.masked(total, zeros, module.system_bytes) for total in (right, again, wrong))
     numbers = [np.frombuffer(part, dtype="<u8", offset=len(part) - 16 * 4096) for part in masked]
     for one, other in ((0, 1), (0, 2)):  # answers to the same differ as answers to others do: everywhere
         assert np.mean(numbers[one] == numbers[other]) < 0.01

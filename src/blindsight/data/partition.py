@@ -164,6 +164,8 @@ class Division:
     public: Indices
     owners: tuple[Indices, ...]
     held_out: Indices
+    attributes: tuple[str, ...] = ()  # to be learned; the classes, where there are none
+    names: tuple[str, ...] = ()  # of the owners; "owner 1", "owner 2", ... where they have none
 
 
 def divide(

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.data.dataset import UNKNOWN, Dataset
-from blindsight.data.images import MEMORY_LIMIT, Entry, Fit, read_images
+from blindsight.data.images import Entry, Fit, read_images
 from blindsight.errors import DataError, InputError, UnknownNameError
 from blindsight.files import as_path, storage_errors
-from blindsight.progress import Progress, silent
+from blindsight.progress import Progress
 from blindsight.rng import science
 
 T = TypeVar("T")
@@ -139,37 +139,20 @@ def _list_table(
     }
 
 
-def decode_entries(
-    where: Path,
-    entries: Sequence[Entry],
-    facts: Facts,
-    *,
-    size: int = 64,
-    fit: Fit = "crop",
-    keep_copies: bool = False,
-    limit: int | None = None,
-    random_state: Seed = 0,
-    limit_memory: int = MEMORY_LIMIT,
-    cache: str | os.PathLike[str] | None = None,
-    progress: Progress = silent,
-) -> Dataset:
+def decode_entries(where: Path, entries: Sequence[Entry], facts: Facts, **how: Unpack[Reading]) -> Dataset:
     """Decode pictures into a Dataset; duplicates contradict each other by labels, attributes or persons, not days."""
     skipped, notes = facts.get("skipped", ()), [*facts.get("notes", ())]
     if not entries:
         reasons = f" ({'; '.join(skipped[:3])})" if skipped else ""
         raise DataError(f"{where} holds no pictures{reasons}.")
-    chosen = some_rows(len(entries), limit, random_state)
+    chosen = some_rows(len(entries), how.get("limit"), how.get("random_state", 0))
+    decoding: dict[str, Any] = {name: value for name, value in how.items() if name not in ("limit", "random_state")}
     known = [facts[part][chosen] for part in ("labels", "attributes", "persons") if facts.get(part) is not None]
     pictures = read_images(
         [entries[row] for row in chosen],
         where=str(where),
         annotations=np.column_stack(known) if known else None,
-        size=size,
-        fit=fit,
-        keep_copies=keep_copies,
-        limit_memory=limit_memory,
-        cache=cache,
-        progress=progress,
+        **decoding,
     )
     rows = chosen[pictures.rows]
     if pictures.contradicting:

@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 
 from blindsight.data import partition
 from blindsight.data.dataset import Dataset
-from blindsight.data.features import FeaturePipeline, extract
 from blindsight.data.partition import Division
+from blindsight.data.study import Prepared
 from blindsight.dp.accounting import check_positive
 from blindsight.errors import DataError, InputError, UnknownNameError
-from blindsight.files import AnyPath
 from blindsight.progress import Progress, silent
 from blindsight.search.central import CentralHasher
 from blindsight.search.codebook import shipped_codebook
@@ -55,7 +54,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class SearchStudy:
+class SearchStudy(Prepared):
     """The three parts, ready to be searched."""
 
     name: str
@@ -71,19 +70,6 @@ class SearchStudy:
     def first_queries(self, each: int = 1) -> list[int]:
         labels = self.queries.labels
         return [int(place) for label in np.unique(labels) for place in np.flatnonzero(labels == label)[:each]]
-
-    @classmethod
-    def prepare(
-        cls,
-        dataset: Dataset,
-        division: Division,
-        pipeline: FeaturePipeline,
-        *,
-        cache: AnyPath | None = None,
-        progress: Progress = silent,
-    ) -> Self:
-        features = extract(dataset, pipeline, fit_to=division.public, cache=cache, progress=progress)
-        return cls.of(dataset, features, division)
 
     @classmethod
     def of(cls, dataset: Dataset, features: Floats, division: Division) -> Self:
