@@ -62,7 +62,7 @@ def build(
     budget: Annotated[float | None, Option(help="Most that a record may ever lose.")] = None,
     ledger: Annotated[Path | None, Option(help="What counts; one for all indexes of the same pictures.")] = None,
     relearn: Annotated[
-        bool, Option("--relearn", help="Learn anew; where that changes the codes, every record loses once more.")
+        bool, Option("--relearn", help="Learn again; where that changes the codes, every record loses once more.")
     ] = False,
     out: Annotated[Path, Option(help="Folder of the index.")] = Path("out/index"),
     seed: options.SeedOption = 0,

@@ -64,7 +64,7 @@ def read_folder(path: str | os.PathLike[str], **how: Unpack[Reading]) -> Dataset
     """Read all pictures below a folder; each directory directly in it that holds files is a class.
 
     Files may lie deeper inside their class. Without such directories the pictures are unlabelled; with them, files that
-    lie beside them are reported as skipped. Hidden files are ignored. `Reading` describes the options.
+    lie next to them are reported as skipped. Hidden files are ignored. `Reading` describes the options.
     """
     folder = as_path(path)
     return decode_entries(folder, *list_folder(folder), **how)
@@ -83,7 +83,7 @@ def list_folder(folder: Path, *, without: Collection[str] = ()) -> tuple[list[En
         "source": "a folder of pictures",
         "labels": np.repeat(np.arange(len(classes)), [len(inner) for inner in classes.values()]) if classes else None,
         "label_names": tuple(shown(Path(name)) for name in classes),
-        "skipped": tuple(f"{shown(file)}: lies beside the class folders" for file in loose) if classes else (),
+        "skipped": tuple(f"{shown(file)}: lies next to the class folders" for file in loose) if classes else (),
     }
 
 

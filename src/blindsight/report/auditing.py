@@ -63,7 +63,7 @@ def _pictures(audit: Audit) -> Picture:
     )
 
 
-_SILENT = "Nothing: whoever made it promised nothing that could be broken."
+_SILENT = "Nothing: its maker promised nothing that could be broken."
 
 
 @dataclass(frozen=True)

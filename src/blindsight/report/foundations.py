@@ -44,8 +44,8 @@ def pictures_chapter(dataset: Dataset, shown: Sequence[str]) -> page.Chapter:
             ),
             page.Plot(
                 _correlation_plot(dataset),
-                caption="Correlation between attributes in these pictures. Whoever shows one attribute of a strongly "
-                "correlated pair cannot hide the other.",
+                caption="Correlation between attributes in these pictures. Showing one attribute of a strongly "
+                "correlated pair shows the other too.",
                 alt=f"A matrix of correlations; the strongest is between {_strongest_pair(dataset)}.",
             ),
             page.Text(f"Terms: {dataset.licence}. Source: {dataset.source}."),
@@ -68,7 +68,7 @@ def features_chapter(
     best = max(readings, key=lambda r: r.balanced_accuracy)
     return page.Chapter(
         title="What raw features give away",
-        lead=f"Whoever holds the features holds the attributes: a logistic regression reads “{words(best.attribute)}” "
+        lead=f"Who holds the features holds the attributes: a logistic regression reads “{words(best.attribute)}” "
         f"of people it never saw with {best.balanced_accuracy:.0%} balanced accuracy, where guessing gives 50%.",
         blocks=(
             page.Text(

@@ -563,7 +563,7 @@ def _open_statement(bits: int) -> PrivacyStatement:
         delta=None,
         randomness="none",
         neighbours="replace",
-        who_sees={"whoever has the index": "every picture's exact code, and a function learned from all pictures"},
+        who_sees={"holder of the index": "every picture's exact code, and a function learned from all pictures"},
         not_protected=("any picture: a code tells what it shows, and similar pictures are found by it",),
     )
 

@@ -322,7 +322,7 @@ def _record_statement(mechanism: str, epsilon: float) -> PrivacyStatement:
         randomness="operating system",
         neighbours="replace",
         accountant="exact",
-        who_sees={"whoever has the index": "the released codes and the public hash function", "owner": "its pictures"},
+        who_sees={"holder of the index": "the released codes and the public hash function", "owner": "its pictures"},
         assumptions=("the hash function was learned from public pictures", "each record is released once"),
         not_protected=("that a record is in the index", "people with many pictures: their losses add up"),
     )

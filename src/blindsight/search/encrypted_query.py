@@ -28,7 +28,7 @@ t = d + 1 for codes of d bits.
     (after Micciancio, "Generalized compact knapsacks, cyclic lattices, and efficient one-way functions", 2007): two
     draws of the u_k collide if sum a_k (u_k - u'_k) = 0, a uniform member of the ideal of g = gcd(u_k - u'_k, X^n + 1),
     so with probability q^(deg g - n); that a divisor g divides one difference fixes deg g of its coefficients given the
-    others, hence has probability at most s^-deg g; X^n + 1 has n different linear factors, and the sum over all g of
+    others, so it has probability at most s^-deg g; X^n + 1 has n different linear factors, and the sum over all g of
     q^(deg g - n) s^(-12 deg g) is q^-n (1 + q / s^12)^n; eps follows from the probability of a collision.
     Given the records, c1 is so too, and c0 has density at most W^-n given c1 and the u_k. Hence but for mass eps the
     pair has probability at most (W q)^-n, and the sum over all pairs of the largest probability that any
@@ -460,15 +460,15 @@ def statement(bits: int, queries: int, most: int = 0) -> PrivacyStatement:
     enough, near = math.ceil(held / told), "inner product" if most else "distance"
     return PrivacyStatement(
         guarantee="cryptographic",
-        summary="whoever runs the search learns neither query nor answer (BFV)",
+        summary="the operator of the search learns neither query nor answer (BFV)",
         mechanism=f"queries under BFV (degree {_DEGREE}, modulus of {_MODULUS_BITS} bits), answers masked and flooded",
         unit=None,
         epsilon=None,
         delta=None,
         randomness="operating system",
         who_sees={
-            "whoever runs the search": "that a query came, from whom and when; not the picture, its code or the answer",
-            "whoever asks": f"the {near} of the query and every picture of the index",
+            "operator of the search": "that a query came, from whom and when; not the picture, its code or the answer",
+            "asker": f"the {near} of the query and every picture of the index",
             "all who ask": f"at most {min(held, told * queries):.1f} of each picture's {held:.0f} bits on average, by "
             f"{queries} queries that tell {told:.2f} bits each, whatever was sent in place of an honest query",
         },
