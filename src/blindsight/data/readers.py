@@ -306,7 +306,8 @@ def _attributes(table: _Table, candidates: list[str], named: Sequence[str] | Non
             raise UnknownNameError("column", column, table.columns)
         try:
             values = table.parse(column, lambda cell: _TRUTH[cell.lower()], "yes or no (1/0, true/false) or blank")
-            if _mixed(table.columns[column]):
+            cells = set(table.columns[column])
+            if cells & {"-1", "-1.0"} and cells & {"0", "0.0"}:  # nobody knows whether -1 means no or unknown
                 raise DataError(f"column {column!r} of {table.path.name} holds both 0 and -1; blank means unknown.")
         except DataError:
             if named is not None:
@@ -315,9 +316,3 @@ def _attributes(table: _Table, candidates: list[str], named: Sequence[str] | Non
         if named is not None or any(value != UNKNOWN for value in values):
             found[column] = np.array(values, dtype=np.int8)
     return found
-
-
-def _mixed(cells: list[str]) -> bool:
-    """Whether 0 and -1 both occur: then nobody knows whether -1 means no or unknown."""
-    minus = {"-1", "-1.0"}
-    return not minus.isdisjoint(cells) and not {"0", "0.0"}.isdisjoint(cells)

@@ -180,7 +180,10 @@ def build_gallery(
         dataset = source.load(progress)
         if dataset.images is None:
             raise DataError(f"{dataset.name} comes without pictures. A gallery is made of pictures.")
-        _check_persons(dataset, options)
+        if options.per_person is not None and dataset.persons is not None:  # a promise that cannot be kept
+            most = int(np.bincount(dataset.persons[dataset.persons >= 0], minlength=1).max())
+            if most > options.per_person:
+                raise InputError(f"somebody in {dataset.name} has {most} pictures, more than --per-person allows.")
         origin = _keep_origin(source, dataset, options, folder, secret)
         features = extract(dataset, pipeline, cache=cache, progress=progress)
         numbers, rows = origin.rows(dataset, "indexed")
@@ -517,14 +520,6 @@ def _keep_origin(source: Source, dataset: Dataset, options: BuildOptions, folder
         origin = Origin.begin(source, dataset, opened, options.hold_out, random_state=seed, secret=secret)
     origin.save(path)
     return origin
-
-
-def _check_persons(dataset: Dataset, options: BuildOptions) -> None:
-    """Refuse a promise to persons of whom some have more pictures, where the collection says whose a picture is."""
-    if options.per_person is not None and dataset.persons is not None:
-        most = int(np.bincount(dataset.persons[dataset.persons >= 0], minlength=1).max())
-        if most > options.per_person:
-            raise InputError(f"somebody in {dataset.name} has {most} pictures, more than --per-person allows.")
 
 
 def _public_labels(dataset: Dataset, options: BuildOptions) -> NDArray[np.int64] | None:

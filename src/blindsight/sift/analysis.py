@@ -212,7 +212,7 @@ def regress(losses: ArrayLike, correlations: ArrayLike, overlaps: ArrayLike) -> 
             "correlation and overlap do not vary, or vary alike, over these policies: nothing to tell apart."
         )
     values, left, _, _ = np.linalg.lstsq(design, y, rcond=None)
-    squared = float(left[0])
+    squared, without = float(left[0]), float(np.linalg.lstsq(design[:, :2], y, rcond=None)[1][0])
     total = float(np.square(y - y.mean()).sum())
     errors = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * squared / (len(y) - 3))
     strengths = np.abs(values[1:]) * np.array([r.std(), o.std()])
@@ -223,14 +223,9 @@ def regress(losses: ArrayLike, correlations: ArrayLike, overlaps: ArrayLike) -> 
         overlap,
         r_squared=1 - squared / total if total > 0 else 0.0,
         correlation_share=float(strengths[0] / strengths.sum()) if strengths.sum() > 0 else 0.5,
-        correlation_alone=_squared_error(design[:, :2], y) / squared - 1 if squared > 0 else 0.0,
+        correlation_alone=without / squared - 1 if squared > 0 else 0.0,
         policies=len(y),
     )
-
-
-def _squared_error(design: Array, y: Array) -> float:
-    values = np.linalg.lstsq(design, y, rcond=None)[0]
-    return float(np.square(y - design @ values).sum())
 
 
 Figure = Literal["pub_loss", "priv_loss", "bound"]
