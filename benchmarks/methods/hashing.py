@@ -20,10 +20,9 @@ from blindsight.search.codes import pack
 from blindsight.search.deep import ADSH, DPSH, DSH, HashNet
 from blindsight.search.flipping import HammingBall, flip, paper_beta, record_beta
 from blindsight.search.function import HashLearner, LinearHash
-from blindsight.search.hashers import ITQ, LSH, SH
+from blindsight.search.hashers import ITQ, KSH, LSH, SDH, SH
 from blindsight.search.localmode import KEPT_APART, LocalHasher
 from blindsight.search.published import PITQ
-from blindsight.search.supervised import KSH, SDH
 from blindsight.search.symbols import KaryResponse
 
 Floats = NDArray[np.float32]

@@ -35,9 +35,8 @@ from benchmarks.table import Cell, Grid, Row, Section
 from blindsight.errors import InputError
 from blindsight.metrics import pub_loss
 from blindsight.sift.analysis import LossRegression, entanglement, regress
-from blindsight.sift.attackers import LOOKUP, MODERN, PAPER, Attacker
+from blindsight.sift.attackers import LOOKUP, MODERN, PAPER, RAW_CLASSIFIERS, Attacker, best_raw_accuracy
 from blindsight.sift.labels import verification_halves
-from blindsight.sift.publicclassifier import RAW_CLASSIFIERS, best_raw_accuracy
 from blindsight.sift.trial import QUICK
 from blindsight.sift.verdict import AttackResult, Verification
 from blindsight.sift.verify import Verifier

@@ -22,11 +22,10 @@ from benchmarks.results import Result, argument_text
 from benchmarks.suites.sift_matrix import CONFIDENCE, THRESHOLD, Judge, by_policy, developer_data
 from benchmarks.table import Cell, Grid, heads
 from blindsight.errors import InputError
-from blindsight.sift.attackers import LOOKUP, MODERN, PAPER
+from blindsight.sift.attackers import LOOKUP, MODERN, PAPER, best_raw_accuracy
 from blindsight.sift.certificate import ROWS_PER_SYMBOL, fewest_rows
 from blindsight.sift.labels import verification_halves
 from blindsight.sift.policy import public_ceiling_of_many
-from blindsight.sift.publicclassifier import best_raw_accuracy
 from blindsight.sift.trial import QUICK
 from blindsight.sift.verify import Verifier
 

@@ -13,7 +13,7 @@ from blindsight.audit.finding import Finding, Interval
 from blindsight.audit.inversion import PictureRow
 from blindsight.errors import BlindsightError, CorruptFileError, InputError, MissingExtraError, PrivacyError
 from blindsight.files import write_arrays
-from blindsight.search.building import Wish, build_gallery
+from blindsight.search.building import BuildOptions, build_gallery
 from blindsight.search.gallery import Source
 
 
@@ -267,7 +267,7 @@ def test_runs_of_other_versions(tmp_path, content, sentence):
 
 def test_indexes_and_sifts_of_other_versions(tmp_path):
     folder = tmp_path / "index"
-    build_gallery(Source("digits", count=60), Wish("open", None, 1e-6, 8), folder)
+    build_gallery(Source("digits", count=60), BuildOptions("open", None, 1e-6, 8), folder)
     with pytest.raises(InputError, match="budget"):
         audit_artefact(folder, minutes=0, random_state=0)
     with pytest.raises(InputError, match="seed"):

@@ -23,7 +23,7 @@ from blindsight.data import extract
 from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes
 from blindsight.search import gallery as gallery_module
-from blindsight.search.building import Wish, build_gallery, read_origin
+from blindsight.search.building import BuildOptions, build_gallery, read_origin
 from blindsight.search.encrypted_query import QueryBudget, short_embeddings, told_bits
 from blindsight.search.gallery import Gallery, Source, feature_pipeline
 from blindsight.search.index import SymbolIndex
@@ -32,9 +32,9 @@ from blindsight.search.symbols import KaryResponse
 
 DIGITS = Source("digits", count=600)
 WISHES = {
-    "local": Wish("local", 2.0, 1e-6, 64, public_share=0.3),
-    "central": Wish("central", 1.0, 1e-6, 16, hold_out=120),
-    "open": Wish("open", None, 1e-6, 32, hold_out=20),
+    "local": BuildOptions("local", 2.0, 1e-6, 64, public_share=0.3),
+    "central": BuildOptions("central", 1.0, 1e-6, 16, hold_out=120),
+    "open": BuildOptions("open", None, 1e-6, 32, hold_out=20),
 }
 
 

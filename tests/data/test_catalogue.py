@@ -6,8 +6,17 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from blindsight.data import catalogue, load
-from blindsight.data.catalogue import caltech101, cifar10, digits, fashion_mnist, lfw, orl
-from blindsight.data.sources import CIFAR10_BATCHES, FETCHABLE, ORL_HEADER
+from blindsight.data.catalogue import (
+    CIFAR10_BATCHES,
+    FETCHABLE,
+    ORL_HEADER,
+    caltech101,
+    cifar10,
+    digits,
+    fashion_mnist,
+    lfw,
+    orl,
+)
 from blindsight.errors import CorruptFileError, DataError, InputError, StorageError, UnknownNameError
 from blindsight.rng import science
 

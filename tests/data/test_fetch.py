@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from blindsight.data import fetching
+from blindsight.data.catalogue import fetch
 from blindsight.data.fetching import (
     ATTEMPTS,
     MANIFEST,
@@ -35,7 +36,6 @@ from blindsight.data.fetching import (
     is_intact,
     tar_members,
 )
-from blindsight.data.sources import fetch
 from blindsight.errors import FetchError, StorageError, UnknownNameError
 from blindsight.files import exclusive_lock
 from blindsight.progress import silent

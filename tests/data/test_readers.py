@@ -52,7 +52,7 @@ def test_hidden_files_are_ignored_and_loose_ones_reported(tmp_path):
     (tmp_path / ".DS_Store").write_bytes(b"x")
     dataset = read_folder(tmp_path)
     assert dataset.names == ("cats/a.png",)
-    assert dataset.skipped == ("loose.png: lies beside the class folders",)
+    assert dataset.skipped == ("loose.png: lies next to the class folders",)
 
 
 def test_copies_across_classes_contradict_and_within_one_do_not(tmp_path):

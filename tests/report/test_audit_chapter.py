@@ -10,9 +10,7 @@ from blindsight.audit.checks import Audit, Evidence
 from blindsight.audit.finding import Finding, Interval, Verdict
 from blindsight.audit.inversion import PictureRow
 from blindsight.report import Picture, Table, Text, render_report
-from blindsight.report.auditing import audit_chapter
-from blindsight.report.facts import PrivacyFacts
-from blindsight.report.pipelines import to_junit, to_sarif
+from blindsight.report.auditing import PrivacyFacts, audit_chapter, to_junit, to_sarif
 from blindsight.statement import PrivacyStatement
 
 SURE = Interval(2.5, 2.5, None, 0.999)

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from blindsight.errors import CorruptFileError, InputError, MissingExtraError, UnknownNameError  # noqa: E402
+from blindsight.extras import mean_and_scale, perceptron, plain_layers  # noqa: E402
 from blindsight.metrics import query_average_precision  # noqa: E402
 from blindsight.search import deep  # noqa: E402
 from blindsight.search.codes import hamming, pack, unpack  # noqa: E402
@@ -23,10 +24,7 @@ from blindsight.search.deep import (  # noqa: E402
     adsh_loss,
     dpsh_loss,
     dsh_loss,
-    frozen,
     hashnet_loss,
-    perceptron,
-    standardiser,
 )
 from blindsight.search.function import (  # noqa: E402
     LayeredHash,
@@ -128,10 +126,10 @@ def mean_precision(function, X, y, queries, wanted):
 @pytest.mark.parametrize("hidden", [(), (16, 9)])
 def test_a_frozen_perceptron_scores_as_its_network_does(hidden):
     X = np.c_[blobs(200)[0], np.full(200, 3)].astype(np.float32)  # a constant feature
-    mean, scale = standardiser(X)
+    mean, scale = mean_and_scale(X)
     with torch.random.fork_rng(devices=[]):
         network = perceptron((9, *hidden, 10))
-    function = frozen(network, mean, scale)
+    function = LayeredHash(mean, scale, *map(tuple, plain_layers(network)))
     with torch.inference_mode():
         scores = network(torch.tensor((X - mean) / scale)).numpy()
     np.testing.assert_allclose(function.scores(X), scores, atol=1e-4)

@@ -136,10 +136,10 @@ def test_without_the_mask_ciphertexts_identify_records_and_with_it_they_do_not(s
     """An asker who knows all records but one computes what the answer would be for either guess."""
     guess = drawn(50)
     guess[3] ^= 1
-    scheme, asked = scan._scheme, scan.read(query.message)
-    right, wrong, again = (one._sum(asked.weights, one._blocks[0]) for one in (scan, EncryptedScan(guess, BITS), scan))
+    scheme, (zeros, weights) = scan._scheme, scan.read(query.message)
+    right, wrong, again = (one._sum(weights, one._blocks[0]) for one in (scan, EncryptedScan(guess, BITS), scan))
     assert scheme.saved([right]) == scheme.saved([again]) != scheme.saved([wrong])
-    masked = scheme.saved(scheme.masked(total, asked.zeros, module.system_bytes) for total in (right, again, wrong))
+    masked = scheme.saved(scheme.masked(total, zeros, module.system_bytes) for total in (right, again, wrong))
     numbers = [np.frombuffer(part, dtype="<u8", offset=len(part) - 16 * 4096) for part in masked]
     for one, other in ((0, 1), (0, 2)):  # answers to the same differ as answers to others do: everywhere
         assert np.mean(numbers[one] == numbers[other]) < 0.01
@@ -254,7 +254,7 @@ def test_a_gallery_is_asked_as_if_it_were_here(tmp_path, numbers):
         products = short.astype(int) @ short[9].astype(int)
         best = np.argsort(-products, kind="stable")[:5]
         assert [(hit.number, hit.nearness) for hit in found] == [(100 + place, products[place]) for place in best]
-        assert setup.statement.who_sees["whoever asks"].startswith("the inner product")
+        assert setup.statement.who_sees["asker"].startswith("the inner product")
     index.remove([100])
     gallery = replace(gallery, short=None if short is None else short[1:])
     fresh = QueryServer(gallery, tmp_path)
@@ -269,6 +269,6 @@ def test_a_gallery_is_asked_as_if_it_were_here(tmp_path, numbers):
 def test_the_statement_says_who_sees_what():
     said = statement(128, 4)
     assert said.guarantee == "cryptographic"
-    assert "not the picture" in said.who_sees["whoever runs the search"]
+    assert "not the picture" in said.who_sees["operator of the search"]
     assert f"{4 * told_bits(128):.1f} of each picture's 128 bits" in said.who_sees["all who ask"]
     assert any("19 well-chosen" in line for line in said.not_protected)  # 128 / 7.01

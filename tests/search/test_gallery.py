@@ -20,7 +20,7 @@ from blindsight.dp.ledger import Ledger
 from blindsight.errors import BudgetExceededError, CorruptFileError, DataError, InputError, PrivacyError
 from blindsight.files import read_arrays, sha256_of, write_arrays
 from blindsight.search.building import (
-    Wish,
+    BuildOptions,
     build_gallery,
     draw_answers,
     erase,
@@ -34,8 +34,8 @@ from blindsight.search.gallery import Found, Gallery, Origin, Source, choose_fea
 from blindsight.search.index import SymbolIndex
 from blindsight.search.releases import digests_of
 
-LOCAL = Wish("local", 4.0, 1e-6, 64, "thumbnail", public_share=0.5, hold_out=20)
-CENTRAL = Wish("central", 4.0, 1e-6, 16, "thumbnail")
+LOCAL = BuildOptions("local", 4.0, 1e-6, 64, "thumbnail", public_share=0.5, hold_out=20)
+CENTRAL = BuildOptions("central", 4.0, 1e-6, 16, "thumbnail")
 DIGITS = Source("digits", count=300)
 pytestmark = pytest.mark.usefixtures("few_cells")
 
@@ -192,9 +192,9 @@ def as_version_01(folder, images):
     return gallery
 
 
-@pytest.mark.parametrize("wish", [LOCAL, CENTRAL], ids=["local", "central"])
-def test_a_gallery_of_version_01_is_read_and_converted_by_a_build(tmp_path, wish):
-    build_gallery(DIGITS, wish, tmp_path)
+@pytest.mark.parametrize("options", [LOCAL, CENTRAL], ids=["local", "central"])
+def test_a_gallery_of_version_01_is_read_and_converted_by_a_build(tmp_path, options):
+    build_gallery(DIGITS, options, tmp_path)
     gallery = as_version_01(tmp_path, DIGITS.load().images)
     read = Gallery.load(tmp_path)
     assert (read.statement, read.hasher.digest, read.settings) == (
@@ -202,13 +202,13 @@ def test_a_gallery_of_version_01_is_read_and_converted_by_a_build(tmp_path, wish
         gallery.hasher.digest,
         gallery.settings,
     )
-    converted = build_gallery(DIGITS, wish, tmp_path)
+    converted = build_gallery(DIGITS, options, tmp_path)
     held = (one.searcher()[1] for one in (gallery, converted))
     for one, other in zip(*(vars(searcher).values() for searcher in held), strict=True):
         assert np.array_equal(one, other) if isinstance(one, np.ndarray) else one.digest == other.digest
     assert converted.statement == gallery.statement
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"private", "gallery.npz"} | ({"function.npz"} if wish is CENTRAL else set())
+    assert left == {"private", "gallery.npz"} | ({"function.npz"} if options is CENTRAL else set())
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"[]", b"{", b'{"format": 2}'])
@@ -227,11 +227,11 @@ def test_killed_at_any_step_a_build_draws_nothing_again(tmp_path, monkeypatch, s
     write_digits(tmp_path / "pictures", 3)
     source = Source("folder", str(tmp_path / "pictures"))
     codebook = Gallery.load(scans / "index").hasher
-    stopped, wish = 0, replace(LOCAL, public_share=None, hold_out=0)
+    stopped, options = 0, replace(LOCAL, public_share=None, hold_out=0)
     for stop in range(1, 60):
         index, calls = tmp_path / str(stop), {"count": 0}
         if stop % 2:  # on top of a finished gallery, else a first build
-            build_gallery(source, wish, index, public=codebook)
+            build_gallery(source, options, index, public=codebook)
             before = released(Gallery.load(index))
 
         def dying(real, calls=calls, stop=stop):
@@ -247,13 +247,13 @@ def test_killed_at_any_step_a_build_draws_nothing_again(tmp_path, monkeypatch, s
             for place, name in ((os, "fsync"), (Path, "replace"), (Path, "unlink")):
                 patch.setattr(place, name, dying(getattr(place, name)))
             try:
-                build_gallery(source, wish, index, public=codebook)
+                build_gallery(source, options, index, public=codebook)
             except Killed:
                 stopped += 1
             else:
                 break
         stored = {path: path.read_bytes() for path in (index / "private").glob("releases-*.npz")}
-        after = build_gallery(source, wish, index, public=codebook)
+        after = build_gallery(source, options, index, public=codebook)
         assert not stop % 2 or released(after) == before
         assert after.statement.epsilon == 4.0 or not stored
         assert all(path.read_bytes() == content for path, content in stored.items())  # nothing was drawn again
@@ -285,8 +285,8 @@ def test_readers_never_see_half_a_gallery(scans, tmp_path):
 def test_public_bytes_depend_on_a_picture_through_its_release_alone(scans):
     """Among the neighbours is a copy of another picture, which must not show in epsilon or in how many there are."""
     hasher, images = Gallery.load(scans / "index").hasher, load("digits").images[:12]
-    wish = Wish("local", 4.0, 1e-6, 1, "thumbnail")
-    agree = list(neighbouring_bytes(images, wish, hasher, seeds=2))
+    options = BuildOptions("local", 4.0, 1e-6, 1, "thumbnail")
+    agree = list(neighbouring_bytes(images, options, hasher, seeds=2))
     assert agree == [True] * 12
 
 
@@ -306,13 +306,13 @@ def test_an_edited_picture_is_released_again_and_counted(tmp_path, scans):
     pictures = tmp_path / "pictures"
     shutil.copytree(scans / "pictures", pictures)
     source, hasher = Source("folder", str(pictures)), Gallery.load(scans / "index").hasher
-    wish = replace(LOCAL, public_share=None, hold_out=0)
-    first = build_gallery(source, wish, tmp_path / "index", public=hasher)
+    options = replace(LOCAL, public_share=None, hold_out=0)
+    first = build_gallery(source, options, tmp_path / "index", public=hasher)
     edited = next(pictures.rglob("*.png"))
     pixels = np.asarray(Image.open(edited)).copy()
     pixels[0, 0] ^= 255
     Image.fromarray(pixels).save(edited)
-    second = build_gallery(source, wish, tmp_path / "index")
+    second = build_gallery(source, options, tmp_path / "index")
     assert second.statement.epsilon == 8.0
     name = str(edited.relative_to(pictures))
     origin = read_origin(tmp_path / "index")
@@ -328,7 +328,7 @@ def test_files_are_read_at_the_size_that_features_need(tmp_path):
     source = Source("folder", str(tmp_path))
     assert source.load().images.shape[1] == 64
     assert replace(source, side=reading_side(pipeline("embedding"))).load().images.shape[1] == 224
-    gallery = build_gallery(source, Wish("open", None, 1e-6, 2, "thumbnail"), tmp_path / "index")
+    gallery = build_gallery(source, BuildOptions("open", None, 1e-6, 2, "thumbnail"), tmp_path / "index")
     assert gallery.side == 64
 
 
@@ -343,9 +343,9 @@ def test_features_are_chosen_by_what_is_installed(monkeypatch, tmp_path):
     assert choose_features(DIGITS) == ("thumbnail", "")
 
 
-@pytest.mark.parametrize("wish", [LOCAL, replace(LOCAL, mode="open", epsilon=None, public_share=None)])
-def test_a_query_names_pictures_and_says_how_many_tie(tmp_path, wish):
-    build_gallery(DIGITS, wish, tmp_path / "index")
+@pytest.mark.parametrize("options", [LOCAL, replace(LOCAL, mode="open", epsilon=None, public_share=None)])
+def test_a_query_names_pictures_and_says_how_many_tie(tmp_path, options):
+    build_gallery(DIGITS, options, tmp_path / "index")
     gallery, pixels = Gallery.load(tmp_path / "index"), DIGITS.load().images[0]
     answers = gallery.query(pixels, 5)
     assert list(answers) == gallery.search(pixels[None], 5)[0]
@@ -380,8 +380,8 @@ def test_without_the_owners_table_pictures_are_numbers(tmp_path):
 
 
 def test_numbers_are_kept_for_encrypted_queries_and_find_more_than_codes(tmp_path):
-    wish = Wish("open", None, 1e-6, 16, "thumbnail", hold_out=100, numbers=4)
-    gallery = build_gallery(DIGITS, wish, tmp_path)
+    options = BuildOptions("open", None, 1e-6, 16, "thumbnail", hold_out=100, numbers=4)
+    gallery = build_gallery(DIGITS, options, tmp_path)
     short, dataset, origin = Gallery.load(tmp_path).short, DIGITS.load(), read_origin(tmp_path)
     queries = dataset.take(origin.rows(dataset, "held out")[1])
     rows = feature_pipeline("thumbnail").transform(queries.images)
@@ -393,14 +393,14 @@ def test_numbers_are_kept_for_encrypted_queries_and_find_more_than_codes(tmp_pat
     gone = str(origin.names_of(gallery.index.ids[3:4])[0])
     erase(tmp_path, [gone])
     np.testing.assert_array_equal(Gallery.load(tmp_path).short, np.delete(short, 3, axis=0))
-    assert build_gallery(DIGITS, replace(wish, numbers=None), tmp_path).short is None
+    assert build_gallery(DIGITS, replace(options, numbers=None), tmp_path).short is None
     for wrong in (replace(LOCAL, numbers=4), replace(CENTRAL, numbers=7)):
         with pytest.raises(InputError, match="number"):
             build_gallery(DIGITS, wrong, tmp_path / "wrong")
 
 
 def test_few_pictures_make_short_codes(tmp_path):
-    gallery = build_gallery(Source("digits", count=5), Wish("open", None, 1e-6, 64, "thumbnail"), tmp_path)
+    gallery = build_gallery(Source("digits", count=5), BuildOptions("open", None, 1e-6, 64, "thumbnail"), tmp_path)
     assert gallery.hasher.bits == 4
 
 
@@ -421,17 +421,17 @@ def test_origins_are_kept_whole_and_their_numbers_drawn_every_time(tmp_path):
 
 
 def test_public_labels_and_kinds_decide_the_codebook(tmp_path):
-    wish = replace(LOCAL, public_labels=True)
-    gallery = build_gallery(DIGITS, wish, tmp_path / "labels")
+    options = replace(LOCAL, public_labels=True)
+    gallery = build_gallery(DIGITS, options, tmp_path / "labels")
     assert gallery.hasher.labelled_
     assert gallery.hasher.codebook_.cells == 10
     assert "10 classes" in gallery.notes[0]
-    build_gallery(DIGITS, replace(wish, public_labels=False), tmp_path / "labels")  # goes on as it was
+    build_gallery(DIGITS, replace(options, public_labels=False), tmp_path / "labels")  # goes on as it was
     with pytest.raises(InputError, match="otherwise"):
         build_gallery(DIGITS, replace(LOCAL, kinds=4), tmp_path / "labels")
     assert build_gallery(DIGITS, replace(LOCAL, kinds=4), tmp_path / "kinds").hasher.kinds == 4
     with pytest.raises(InputError, match="otherwise"):
-        build_gallery(DIGITS, wish, tmp_path / "kinds")
+        build_gallery(DIGITS, options, tmp_path / "kinds")
     write_digits(tmp_path / "flat", 8)
     for picture in list((tmp_path / "flat").rglob("*.png")):
         picture.rename(tmp_path / "flat" / picture.name)
@@ -439,9 +439,9 @@ def test_public_labels_and_kinds_decide_the_codebook(tmp_path):
         folder.rmdir()
     with pytest.raises(DataError, match="classes"):
         build_gallery(
-            DIGITS, replace(wish, public_share=None), tmp_path / "x", public=Source("folder", str(tmp_path / "flat"))
+            DIGITS, replace(options, public_share=None), tmp_path / "x", public=Source("folder", str(tmp_path / "flat"))
         )
-    for impossible in (replace(wish, kinds=3), replace(LOCAL, kinds=1), replace(CENTRAL, kinds=3)):
+    for impossible in (replace(options, kinds=3), replace(LOCAL, kinds=1), replace(CENTRAL, kinds=3)):
         with pytest.raises(InputError):
             impossible.check(has_public=False)
 
@@ -479,13 +479,13 @@ def test_released_symbols_take_half_a_byte_or_a_byte(outputs, count):
 
 
 @pytest.mark.parametrize(
-    "wish", [LOCAL, CENTRAL, Wish("open", None, 1e-6, 16, "thumbnail")], ids=lambda wish: wish.mode
+    "options", [LOCAL, CENTRAL, BuildOptions("open", None, 1e-6, 16, "thumbnail")], ids=lambda options: options.mode
 )
-def test_a_person_is_erased_from_index_releases_and_table(tmp_path, scans, wish):
+def test_a_person_is_erased_from_index_releases_and_table(tmp_path, scans, options):
     pictures, index = tmp_path / "pictures", tmp_path / "index"
     shutil.copytree(scans / "pictures", pictures)
     source, folder = Source("folder", str(pictures)), index / "private"
-    first = build_gallery(source, wish, index)
+    first = build_gallery(source, options, index)
     origin = read_origin(index)
     hers = {name for name in origin.names.tolist() if name.startswith("patient 3/")}
     numbers = origin.numbers[np.isin(origin.names, list(hers))]
@@ -506,7 +506,7 @@ def test_a_person_is_erased_from_index_releases_and_table(tmp_path, scans, wish)
     assert set(gone.names) == hers
     assert [sheet.exists() for sheet in sheets] == [False, False, True, True]
     assert set(gone.sheets) == {str(sheet) for sheet in sheets[:2]}
-    assert len(gone.left) == (4 if wish is LOCAL else 3)
+    assert len(gone.left) == (4 if options is LOCAL else 3)
     gallery = Gallery.load(index)
     assert len(gallery) == len(first) - indexed
     assert not np.isin(numbers, gallery.index.ids).any()
@@ -517,20 +517,20 @@ def test_a_person_is_erased_from_index_releases_and_table(tmp_path, scans, wish)
         )
     assert not any("patient 3".encode("utf-32-le") in path.read_bytes() for path in kept)
     shutil.rmtree(pictures / "patient 3")
-    again = build_gallery(source, wish, index)
+    again = build_gallery(source, options, index)
     assert again.index.ids.tolist() == gallery.index.ids.tolist()
-    if wish is LOCAL:
+    if options is LOCAL:
         assert released(again) == released(gallery)  # the others keep theirs
         assert again.statement.epsilon == 4.0
 
 
 def test_persons_are_the_unit(tmp_path, scans):
-    source, wish = Source("folder", str(scans / "pictures")), replace(LOCAL, epsilon=8.0, per_person=2)
-    gallery = build_gallery(source, wish, tmp_path / "index")
+    source, options = Source("folder", str(scans / "pictures")), replace(LOCAL, epsilon=8.0, per_person=2)
+    gallery = build_gallery(source, options, tmp_path / "index")
     assert (gallery.statement.unit, gallery.statement.epsilon, gallery.hasher.epsilon) == ("person", 8.0, 4.0)
-    assert released(build_gallery(source, wish, tmp_path / "index")) == released(gallery)
+    assert released(build_gallery(source, options, tmp_path / "index")) == released(gallery)
     with pytest.raises(InputError, match="otherwise"):
-        build_gallery(source, replace(wish, per_person=None), tmp_path / "index")
+        build_gallery(source, replace(options, per_person=None), tmp_path / "index")
     central = build_gallery(DIGITS, replace(CENTRAL, per_person=3), tmp_path / "central")
     assert (central.statement.unit, central.statement.epsilon) == ("person", 4.0)
     faces = Source("faces", count=60)
@@ -554,16 +554,16 @@ def test_without_enough_public_pictures_the_shipped_codebook_is_taken(tmp_path, 
     monkeypatch.setattr("blindsight.search.building.reading_side", lambda made: made.side)
     write_digits(tmp_path / "pictures", 4)
     write_digits(tmp_path / "public", 8, first=20)
-    wish = Wish("local", 4.0, 1e-6, 64, "embedding", codebook="public" if public == "named" else "auto")
+    options = BuildOptions("local", 4.0, 1e-6, 64, "embedding", codebook="public" if public == "named" else "auto")
     source, others = (Source("folder", str(tmp_path / name)) for name in ("pictures", "public"))
-    gallery = build_gallery(source, wish, tmp_path / "index", public=others)
+    gallery = build_gallery(source, options, tmp_path / "index", public=others)
     shipped = public != "named"
     assert ("ImageNet" in gallery.statement.mechanism, gallery.hasher.codebook_.cells == 200) == (shipped, shipped)
     assert any("shipped" in note for note in gallery.notes) == shipped
 
 
 @pytest.mark.parametrize(
-    ("wish", "word"),
+    ("options", "word"),
     [
         (replace(LOCAL, public_share=None), "public"),
         (replace(LOCAL, codebook="shipped"), "shipped"),
@@ -572,6 +572,6 @@ def test_without_enough_public_pictures_the_shipped_codebook_is_taken(tmp_path, 
         (replace(CENTRAL, codebook="shipped"), "codebook"),
     ],
 )
-def test_a_codebook_that_cannot_be_had_is_refused(tmp_path, wish, word):
+def test_a_codebook_that_cannot_be_had_is_refused(tmp_path, options, word):
     with pytest.raises(InputError, match=word):
-        build_gallery(DIGITS, wish, tmp_path)
+        build_gallery(DIGITS, options, tmp_path)

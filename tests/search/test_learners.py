@@ -19,8 +19,7 @@ from blindsight.search import function as function_module
 from blindsight.search.codes import hamming, pack
 from blindsight.search.deep import ADSH, DPSH, DSH, HashNet
 from blindsight.search.function import LayeredHash, LinearHash, function_from, load_function, save_function
-from blindsight.search.hashers import ITQ, LSH, SH, SpectralHash
-from blindsight.search.supervised import KSH, SDH, KernelHash
+from blindsight.search.hashers import ITQ, KSH, LSH, SDH, SH, KernelHash, SpectralHash
 
 KIND = "blindsight/hash-function.1"
 NETWORK = {"hidden": (64,), "epochs": 30, "batch": 50, "learning_rate": 5e-3}

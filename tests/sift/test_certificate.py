@@ -191,8 +191,8 @@ def test_the_share_of_exposed_people_is_covered(m):
     p1, p0 = (np.r_[rare, 0.05 + 0.004 - rare, np.full(m - 2, common)] for rare in (0.05, 0.004))
     assert p1[0] / p0[0] > 9
     for _ in range(60):
-        symbols = np.r_[rng.choice(m, 2000, p=p1), rng.choice(m, 2000, p=p0)]
-        found = certify(symbols, np.repeat([1, 0], 2000), confidence=0.95)
+        symbols = np.r_[rng.choice(m, 1000, p=p1), rng.choice(m, 1000, p=p0)]
+        found = certify(symbols, np.repeat([1, 0], 1000), confidence=0.95)
         failed += found.exposed < 0.05  # the truth
     assert failed < 15
 

@@ -25,14 +25,13 @@ from blindsight.errors import (
     UnknownNameError,
 )
 from blindsight.metrics import balanced_accuracy
-from blindsight.sift.attackers import Attacker
+from blindsight.sift.attackers import Attacker, train_public_classifier
 from blindsight.sift.consent import Reading, consent_sentence
 from blindsight.sift.harden import included_sift, with_few_levels
 from blindsight.sift.personal import PersonalSift, respond
 from blindsight.sift.platform import Platform, Released, Wanted
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
-from blindsight.sift.publicclassifier import train_public_classifier
 from blindsight.sift.register import JournalRecords, Register
 from blindsight.sift.sift import LayeredSift, Layers, LinearSift, Quantiser, Sift
 from blindsight.sift.union import Part, verify_together

@@ -11,9 +11,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from blindsight.errors import InputError
 from blindsight.metrics import balanced_accuracy_interval
-from blindsight.sift.attackers import MODERN, PAPER, Attacker
+from blindsight.sift.attackers import MODERN, PAPER, Attacker, PublicClassifier, train_public_classifier
 from blindsight.sift.harden import harden, with_few_levels
-from blindsight.sift.publicclassifier import PublicClassifier, train_public_classifier
 from blindsight.sift.sift import LinearSift
 from blindsight.sift.verdict import Confidence, measure, supported_width, with_all_rows
 from blindsight.sift.verify import Verifier

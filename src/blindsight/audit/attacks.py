@@ -398,11 +398,14 @@ def _drawn(weak: bool) -> Finding:
 @cache
 def _index(mode: str) -> tuple[Any, Path]:
     """Return an index of a few digits, in a folder that goes when the process does."""
-    from blindsight.search.building import Wish, build_gallery
+    from blindsight.search.building import BuildOptions, build_gallery
     from blindsight.search.gallery import Source
 
     folder = TemporaryDirectory(prefix="blindsight-audit-")
-    wish = {"local": Wish("local", 2.0, 1e-6, 64, public_share=0.3), "open": Wish("open", None, 1e-6, 32, hold_out=20)}
+    wish = {
+        "local": BuildOptions("local", 2.0, 1e-6, 64, public_share=0.3),
+        "open": BuildOptions("open", None, 1e-6, 32, hold_out=20),
+    }
     build_gallery(Source("digits", count=300), wish[mode], Path(folder.name) / "index")
     return folder, Path(folder.name) / "index"
 
@@ -454,7 +457,7 @@ def _stored(weak: bool) -> Finding:
 
 def _anchors(weak: bool) -> Finding:
     from blindsight.audit.index_audit import anchors_finding
-    from blindsight.search.supervised import SDH, KernelHash
+    from blindsight.search.hashers import SDH, KernelHash
 
     rng = np.random.default_rng(0)
     private, public = (rng.normal(size=(200, 8)).astype(np.float32) for _ in range(2))

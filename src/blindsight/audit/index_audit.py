@@ -62,7 +62,7 @@ from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import cache_folder, write_arrays
 from blindsight.progress import Progress, silent
 from blindsight.rng import science, seeded_bytes
-from blindsight.search.building import Wish, build_gallery, read_origin
+from blindsight.search.building import BuildOptions, build_gallery, read_origin
 from blindsight.search.central import CentralHasher
 from blindsight.search.codes import blocks, unpack
 from blindsight.search.encrypted_query import (
@@ -77,10 +77,9 @@ from blindsight.search.encrypted_query import (
 from blindsight.search.evaluation import Searcher
 from blindsight.search.function import Floats, HashFunction, HashLearner, LinearHash, load_function
 from blindsight.search.gallery import FUNCTION, PRIVATE, Gallery, Mode, Origin, Part, Source, feature_pipeline
-from blindsight.search.hashers import ITQ
+from blindsight.search.hashers import ITQ, KernelHash, squared_distances
 from blindsight.search.index import SymbolIndex
 from blindsight.search.localmode import LocalHasher
-from blindsight.search.supervised import KernelHash, squared_distances
 from blindsight.validation import check_features
 
 _RUNS = 100_000
@@ -187,7 +186,7 @@ class IndexAudit:
     def permanence(self, effort: float) -> Evidence:
         """Build a copy again, twice: the first brings it up to date, the second must change nothing."""
         settings = self.gallery.settings
-        wish = Wish(
+        wish = BuildOptions(
             self.gallery.mode,
             settings["epsilon"],
             settings["delta"] or 0.0,
@@ -213,7 +212,7 @@ class IndexAudit:
         if len(some) < 2:
             raise InputError(f"fewer than 2 pictures of the index are in {self.dataset.name}. Build it again.")
         bits = settings["bits"] or 1
-        wish = Wish(
+        wish = BuildOptions(
             gallery.mode,
             settings["epsilon"],
             settings["delta"] or 0.0,
@@ -439,7 +438,7 @@ Seen = dict[str, tuple[int, int, bytes]]
 
 
 def neighbouring_bytes(
-    images: NDArray[np.uint8], wish: Wish, codebook: LocalHasher | None = None, *, seeds: int
+    images: NDArray[np.uint8], wish: BuildOptions, codebook: LocalHasher | None = None, *, seeds: int
 ) -> Iterator[bool]:
     """Build folders of these pictures that differ in the first; yield whether their public bytes agree, twice a pair.
 
@@ -463,7 +462,7 @@ def _histories(
     folder: Path,
     images: NDArray[np.uint8],
     history: tuple[NDArray[np.uint8], ...],
-    wish: Wish,
+    wish: BuildOptions,
     codebook: LocalHasher | None,
     seed: int,
 ) -> list[Seen]:

@@ -44,8 +44,9 @@ from blindsight.crypto.wire import decode
 from blindsight.data import FeaturePipeline, load, pipeline
 from blindsight.data.dataset import Dataset
 from blindsight.data.features import Standardiser, extract, reading_side
+from blindsight.data.partition import Division
 from blindsight.data.pixels import PixelFeatures
-from blindsight.data.study import Division, Sites, Study, divide
+from blindsight.data.study import Sites, Study, divide
 from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, MessageError
 from blindsight.files import cache_folder, storage_errors
 from blindsight.learn.linear import LARGEST_WEIGHT

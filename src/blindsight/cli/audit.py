@@ -176,9 +176,7 @@ def _write(found: "Audit", out: Path, what: str, bundle: Path | None, key: Path,
     """Write everything; return what to say of the bundle."""
     from blindsight.audit.bundle import auditor_key, circumstances, write_bundle
     from blindsight.report import write_report
-    from blindsight.report.auditing import audit_chapter
-    from blindsight.report.facts import PrivacyFacts
-    from blindsight.report.pipelines import to_junit, to_sarif
+    from blindsight.report.auditing import PrivacyFacts, audit_chapter, to_junit, to_sarif
 
     facts = {"Command": "blindsight audit", "Subject": found.subject, "Seed": str(found.seed)}
     title = "The papers' claims, attacked" if found.subject == PAPERS else f"Audit of {found.subject}"

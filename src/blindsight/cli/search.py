@@ -62,16 +62,16 @@ def build(
     budget: Annotated[float | None, Option(help="Most that a record may ever lose.")] = None,
     ledger: Annotated[Path | None, Option(help="What counts; one for all indexes of the same pictures.")] = None,
     relearn: Annotated[
-        bool, Option("--relearn", help="Learn anew; where that changes the codes, every record loses once more.")
+        bool, Option("--relearn", help="Learn again; where that changes the codes, every record loses once more.")
     ] = False,
     out: Annotated[Path, Option(help="Folder of the index.")] = Path("out/index"),
     seed: options.SeedOption = 0,
 ) -> None:
     """Make an index of pictures, or bring it up to date: releases in local mode, the owner's codes in the others."""
-    from blindsight.search.building import Wish, build_gallery
+    from blindsight.search.building import BuildOptions, build_gallery
 
     source = _source(images, count, seed)
-    wish = Wish(
+    how = BuildOptions(
         mode,
         epsilon,
         delta,
@@ -89,12 +89,12 @@ def build(
         per_person=per_person,
         numbers=numbers,
     )
-    wish.check(public is not None)
+    how.check(public is not None)
     with storage_errors("write into", out):
         out.mkdir(parents=True, exist_ok=True)
     with terminal_progress() as progress:
         others = None if public is None else _source(public, None, seed)
-        gallery = build_gallery(source, wish, out, public=others, cache=cache_folder(), progress=progress)
+        gallery = build_gallery(source, how, out, public=others, cache=cache_folder(), progress=progress)
     document = {
         "index": str(out),
         "pictures": len(gallery),

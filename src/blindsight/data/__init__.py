@@ -1,13 +1,12 @@
 """Pictures, who owns them, and the features made of them."""
 
-from blindsight.data.catalogue import catalogue, load
+from blindsight.data.catalogue import catalogue, fetch, load
 from blindsight.data.contactsheet import attribute_sheet, contact_sheet
 from blindsight.data.dataset import Dataset
 from blindsight.data.embedding import Embedding, OnnxEmbedding
 from blindsight.data.faces import default_correlation, faces
 from blindsight.data.features import FeaturePipeline, Thumbnails, extract, pipeline
 from blindsight.data.pixels import PixelFeatures
-from blindsight.data.sources import fetch
 
 __all__ = [
     "Dataset",

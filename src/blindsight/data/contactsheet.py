@@ -51,7 +51,8 @@ def contact_sheet(
         x, y = _MARGIN + (i % columns) * step_x, _MARGIN + (i // columns) * step_y + head
         _place(page, picture, x, y, scale)
         if captions:
-            _write_below(pen, x + width * scale / 2, y + height * scale, captions[i], width * scale)
+            below = (x + width * scale / 2, y + height * scale + _GAP / 2)
+            pen.text(below, _shortened(captions[i], _CAPTION, width * scale), _FAINT, _font(_CAPTION), anchor="ma")
     return page
 
 
@@ -101,10 +102,6 @@ def _write(pen: ImageDraw.ImageDraw, x: int, y: int, title: str, width: int, not
     room = width - (_font(_CAPTION).getlength(note) + _GAP if note else 0)
     pen.text((x, y + _TITLE), _shortened(title, _TITLE, room), _INK, _font(_TITLE), anchor="ls")
     pen.text((x + width, y + _TITLE), note, _FAINT, _font(_CAPTION), anchor="rs")
-
-
-def _write_below(pen: ImageDraw.ImageDraw, x: float, y: float, caption: str, width: int) -> None:
-    pen.text((x, y + _GAP / 2), _shortened(caption, _CAPTION, width), _FAINT, _font(_CAPTION), anchor="ma")
 
 
 def _shortened(text: str, size: int, width: float) -> str:

@@ -13,11 +13,9 @@ from blindsight.statement import facts_table
 from blindsight.validation import check_shape
 
 Float32 = NDArray[np.float32]
-Rows = slice | ArrayLike
-"""Which rows: a slice, a mask with one truth value a row, or row numbers in any order."""
+Rows = slice | ArrayLike  # which rows: a slice, a mask with one truth value a row, or row numbers in any order
 
-UNKNOWN = -1
-"""In `attributes`: nobody said whether this picture has the attribute."""
+UNKNOWN = -1  # in `attributes`: nobody said whether this picture has the attribute
 
 
 def check_images(images: NDArray[np.uint8], *, least: int = 0) -> None:

@@ -13,6 +13,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -49,21 +50,17 @@ def resized(images: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     return square
 
 
+@dataclass(eq=False)
 class Embedding:
     """EfficientNet-lite0 without its classifier: float32 (n, 1280), the same for the same image every time.
 
     `batch` images go through the network at once (few fit a CPU's cache best; a GPU wants more) on the torch `device`.
     """
 
+    batch: int = 8
+    device: str = "cpu"
     n_components_ = 1280
     size = _SIZE
-
-    def __init__(self, batch: int = 8, device: str = "cpu") -> None:
-        self.batch = batch
-        self.device = device
-
-    def __repr__(self) -> str:
-        return f"Embedding(batch={self.batch}, device={self.device!r})"
 
     def fit(self, images: NDArray[np.uint8]) -> Self:
         check_images(images)

@@ -66,6 +66,7 @@ class LearningPipeline(FeaturePipeline, Protocol):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> Self: ...
 
 
+@dataclass(eq=False)
 class Thumbnails:
     """Grey thumbnails of unit norm: float32 (n, side * side); a black image stays zero.
 
@@ -74,13 +75,11 @@ class Thumbnails:
     without giving anything else away.
     """
 
-    def __init__(self, side: int = 28) -> None:
-        if isinstance(side, bool) or not isinstance(side, int) or not 2 <= side <= 512:
-            raise InputError(f"the side of a thumbnail is a whole number of pixels in [2, 512]; got {side!r}.")
-        self.side = side
+    side: int = 28
 
-    def __repr__(self) -> str:
-        return f"Thumbnails(side={self.side})"
+    def __post_init__(self) -> None:
+        if isinstance(self.side, bool) or not isinstance(self.side, int) or not 2 <= self.side <= 512:
+            raise InputError(f"the side of a thumbnail is a whole number of pixels in [2, 512]; got {self.side!r}.")
 
     @property
     def n_components_(self) -> int:

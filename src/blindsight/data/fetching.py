@@ -39,7 +39,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path, PurePosixPath
-from typing import IO, Protocol, TypedDict
+from typing import IO, Any, Protocol, TypedDict
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -49,10 +49,8 @@ from blindsight.files import atomic_writer, exclusive_lock, sha256_of, storage_e
 from blindsight.progress import Progress
 
 MANIFEST = "blindsight-manifest.json"
-ATTEMPTS = 8
-"""How often a broken transfer is taken up again before giving up."""
-LARGEST = 4 * 2**30
-"""No collection unpacks to more bytes than this: a larger one is a mistake or a bomb."""
+ATTEMPTS = 8  # how often a broken transfer is taken up again before giving up
+LARGEST = 4 * 2**30  # no collection unpacks to more bytes than this: a larger one is a mistake or a bomb
 
 _REMEDY = "Make room, or set BLINDSIGHT_CACHE to a folder that can be written."
 _LARGEST_DOWNLOAD = 2 * 2**30
@@ -243,7 +241,10 @@ def _fetch_from(source: Source, collection: Collection, cache: Path, progress: P
     folder, downloads, staged, old = (
         cache / f"{collection.name}{suffix}" for suffix in ("", ".download", ".part", ".old")
     )
-    _refuse_foreign(folder)
+    if folder.exists() and not (folder / MANIFEST).exists() and any(folder.iterdir()):
+        raise StorageError(
+            f"{folder} holds files that Blindsight has not put there. Move them away, or set BLINDSIGHT_CACHE."
+        )
     archives = [file.bring(downloads, cache / "by-hand", progress) for file in source.files]
     for left_behind in (staged, old):
         shutil.rmtree(left_behind, ignore_errors=True)
@@ -266,13 +267,6 @@ def _fetch_from(source: Source, collection: Collection, cache: Path, progress: P
         shutil.rmtree(staged, ignore_errors=True)
     for done_with in (downloads, old):
         shutil.rmtree(done_with, ignore_errors=True)
-
-
-def _refuse_foreign(folder: Path) -> None:
-    if folder.exists() and not (folder / MANIFEST).exists() and any(folder.iterdir()):
-        raise StorageError(
-            f"{folder} holds files that Blindsight has not put there. Move them away, or set BLINDSIGHT_CACHE."
-        )
 
 
 def _list_files(folder: Path) -> dict[str, _File]:
@@ -305,7 +299,14 @@ def download(file: RemoteFile, folder: Path, progress: Progress) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     while True:
         fresh = not part.exists()
-        _receive_all(file, part, progress)
+        for _ in range(ATTEMPTS):
+            if _receive(file, part, progress):
+                break
+        else:
+            raise FetchError(
+                f"the connection to {_host(file.url)} broke off {ATTEMPTS} times; "
+                f"fetch again to go on after the {_size(part)} bytes that have arrived."
+            )
         if is_genuine(part, file.size, file.sha256):
             break
         part.unlink()
@@ -313,16 +314,6 @@ def download(file: RemoteFile, folder: Path, progress: Progress) -> Path:
             raise FetchError(f"{file.url} does not match its checksum; what arrived was thrown away.")
     part.replace(target)
     return target
-
-
-def _receive_all(file: RemoteFile, part: Path, progress: Progress) -> None:
-    for _ in range(ATTEMPTS):
-        if _receive(file, part, progress):
-            return
-    raise FetchError(
-        f"the connection to {_host(file.url)} broke off {ATTEMPTS} times; "
-        f"fetch again to go on after the {_size(part)} bytes that have arrived."
-    )
 
 
 def _receive(file: RemoteFile, part: Path, progress: Progress) -> bool:
@@ -434,7 +425,8 @@ def damaged_archives(what: str) -> Iterator[None]:
 def tar_members(archive: Path | IO[bytes], pattern: str) -> Members:
     """Hand out the files of a tar archive (plain or compressed) whose name matches; the group `path` names them."""
     wanted, total = re.compile(pattern), 0
-    with _open_tar(archive) as tar:
+    where: dict[str, Any] = {"name": archive} if isinstance(archive, Path) else {"fileobj": archive}
+    with tarfile.open(**where, mode="r|*") as tar:
         for member in tar:
             path = _safe_path(member.name, wanted)
             if path is None:
@@ -480,12 +472,6 @@ def copy(content: IO[bytes] | gzip.GzipFile, target: Path) -> None:
         while chunk := content.read(_CHUNK):
             written = _within_limit(written + len(chunk))
             stream.write(chunk)
-
-
-def _open_tar(archive: Path | IO[bytes]) -> tarfile.TarFile:
-    if isinstance(archive, Path):
-        return tarfile.open(archive, "r|*")
-    return tarfile.open(fileobj=archive, mode="r|*")
 
 
 def _safe_path(name: str, wanted: re.Pattern[str]) -> str | None:

@@ -44,11 +44,9 @@ MEMORY_LIMIT = 2 * 1024**3
 _WORKERS = min(4, os.cpu_count() or 1)  # each may hold one picture of MAX_PIXELS
 
 Content = Path | bytes | memoryview
-Entry = tuple[str, Content]
-"""The name a reader of messages will recognise, and where the picture's bytes are."""
+Entry = tuple[str, Content]  # the name a reader of messages will recognise, and where the picture's bytes are
 
-Fit = Literal["crop", "stretch"]
-"""How a picture becomes square: cut out its centre, or squeeze all of it."""
+Fit = Literal["crop", "stretch"]  # how a picture becomes square: cut out its centre, or squeeze all of it
 
 
 @dataclass(frozen=True, eq=False)

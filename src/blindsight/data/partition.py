@@ -142,7 +142,10 @@ def split(
         persons = data.persons if persons is None else persons
     else:
         size, labels = len(np.asarray(data)), np.asarray(data) if stratify else None
-    _check_fractions(fractions)
+    if len(fractions) < 2 or not all(0 < fraction < 1 for fraction in fractions):
+        raise InputError(f"a split needs at least two fractions in (0, 1); got {tuple(fractions)}.")
+    if abs(sum(fractions) - 1) > 1e-9:
+        raise InputError(f"the fractions of a split must add up to 1; got {sum(fractions):g}.")
     codes, classes = (np.zeros(size, dtype=np.int64), 1) if labels is None else _codes(labels)
     if labels is not None and classes < 2:
         raise InputError("stratifying needs labels of at least two classes; got one. Use stratify=False.")
@@ -164,6 +167,8 @@ class Division:
     public: Indices
     owners: tuple[Indices, ...]
     held_out: Indices
+    attributes: tuple[str, ...] = ()  # to be learned; the classes, where there are none
+    names: tuple[str, ...] = ()  # of the owners; "owner 1", "owner 2", ... where they have none
 
 
 def divide(
@@ -283,10 +288,3 @@ def _check_owners(n: int, owners: int, *, of: str = "pictures", each: str = "own
         raise InputError(f"owners must be >= 1; got {owners}.")
     if n < owners:
         raise InputError(f"{owners} {each}s need at least {owners} {of}, one for each {each}; got {n}.")
-
-
-def _check_fractions(fractions: Sequence[float]) -> None:
-    if len(fractions) < 2 or not all(0 < fraction < 1 for fraction in fractions):
-        raise InputError(f"a split needs at least two fractions in (0, 1); got {tuple(fractions)}.")
-    if abs(sum(fractions) - 1) > 1e-9:
-        raise InputError(f"the fractions of a split must add up to 1; got {sum(fractions):g}.")

@@ -23,7 +23,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -37,8 +37,7 @@ from blindsight.files import as_path, read_arrays, unpack_arrays, write_arrays
 from blindsight.rng import science
 from blindsight.validation import check_shape
 
-PLANES = 6
-"""RGB, intensity, edge orientation, edge magnitude: features per pixel."""
+PLANES = 6  # RGB, intensity, edge orientation, edge magnitude: features per pixel
 
 _VERSION = 1  # raised whenever the same images would give other features
 _KIND = f"blindsight/pixel-features.{_VERSION}"
@@ -47,8 +46,7 @@ _EXACT_UP_TO = 8192  # the largest eigenproblem solved whole: about a minute, tw
 _MAX_PASSES = 30
 _SETTLED = 1e-5  # subspace iteration ends when a pass adds less than this share of the energy
 
-Principal = tuple[NDArray[np.float64], Float32]
-"""Energies in falling order, and the unit vectors (k, d) that hold them."""
+Principal = tuple[NDArray[np.float64], Float32]  # energies in falling order, and the unit vectors (k, d) that hold them
 
 
 def planes(images: NDArray[np.uint8]) -> Float32:
@@ -112,6 +110,7 @@ class PlaneRows:
         return map(self.batch, self.spans())
 
 
+@dataclass(eq=False)
 class PixelFeatures:
     """The pixel pipeline: fit it once, then it only maps images of the same size to float32 rows.
 
@@ -123,18 +122,13 @@ class PixelFeatures:
     share that each component holds. The components are made of the images and show faces: keep them as private.
     """
 
-    image_shape_: NDArray[np.int64]
-    mean_: Float32
-    components_: Float32
-    energies_: NDArray[np.float64]
-
-    def __init__(self, energy: float | None = 0.95, max_components: int | None = None, random_state: int = 0) -> None:
-        self.energy = energy
-        self.max_components = max_components
-        self.random_state = random_state
-
-    def __repr__(self) -> str:
-        return f"PixelFeatures({', '.join(f'{name}={value!r}' for name, value in self._parameters().items())})"
+    energy: float | None = 0.95
+    max_components: int | None = None
+    random_state: int = 0
+    image_shape_: NDArray[np.int64] = field(init=False, repr=False)
+    mean_: Float32 = field(init=False, repr=False)
+    components_: Float32 = field(init=False, repr=False)
+    energies_: NDArray[np.float64] = field(init=False, repr=False)
 
     @property
     def fitted(self) -> bool:

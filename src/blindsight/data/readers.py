@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.data.dataset import UNKNOWN, Dataset
-from blindsight.data.images import MEMORY_LIMIT, Entry, Fit, read_images
+from blindsight.data.images import Entry, Fit, read_images
 from blindsight.errors import DataError, InputError, UnknownNameError
 from blindsight.files import as_path, storage_errors
-from blindsight.progress import Progress, silent
+from blindsight.progress import Progress
 from blindsight.rng import science
 
 T = TypeVar("T")
@@ -57,15 +57,14 @@ class Reading(TypedDict, total=False):
     progress: Progress
 
 
-Facts = dict[str, Any]
-"""What is known of pictures before any is opened: parts of a Dataset."""
+Facts = dict[str, Any]  # what is known of pictures before any is opened: parts of a Dataset
 
 
 def read_folder(path: str | os.PathLike[str], **how: Unpack[Reading]) -> Dataset:
     """Read all pictures below a folder; each directory directly in it that holds files is a class.
 
     Files may lie deeper inside their class. Without such directories the pictures are unlabelled; with them, files that
-    lie beside them are reported as skipped. Hidden files are ignored. `Reading` describes the options.
+    lie next to them are reported as skipped. Hidden files are ignored. `Reading` describes the options.
     """
     folder = as_path(path)
     return decode_entries(folder, *list_folder(folder), **how)
@@ -84,7 +83,7 @@ def list_folder(folder: Path, *, without: Collection[str] = ()) -> tuple[list[En
         "source": "a folder of pictures",
         "labels": np.repeat(np.arange(len(classes)), [len(inner) for inner in classes.values()]) if classes else None,
         "label_names": tuple(shown(Path(name)) for name in classes),
-        "skipped": tuple(f"{shown(file)}: lies beside the class folders" for file in loose) if classes else (),
+        "skipped": tuple(f"{shown(file)}: lies next to the class folders" for file in loose) if classes else (),
     }
 
 
@@ -140,37 +139,20 @@ def _list_table(
     }
 
 
-def decode_entries(
-    where: Path,
-    entries: Sequence[Entry],
-    facts: Facts,
-    *,
-    size: int = 64,
-    fit: Fit = "crop",
-    keep_copies: bool = False,
-    limit: int | None = None,
-    random_state: Seed = 0,
-    limit_memory: int = MEMORY_LIMIT,
-    cache: str | os.PathLike[str] | None = None,
-    progress: Progress = silent,
-) -> Dataset:
+def decode_entries(where: Path, entries: Sequence[Entry], facts: Facts, **how: Unpack[Reading]) -> Dataset:
     """Decode pictures into a Dataset; duplicates contradict each other by labels, attributes or persons, not days."""
     skipped, notes = facts.get("skipped", ()), [*facts.get("notes", ())]
     if not entries:
         reasons = f" ({'; '.join(skipped[:3])})" if skipped else ""
         raise DataError(f"{where} holds no pictures{reasons}.")
-    chosen = some_rows(len(entries), limit, random_state)
+    chosen = some_rows(len(entries), how.get("limit"), how.get("random_state", 0))
+    decoding: dict[str, Any] = {name: value for name, value in how.items() if name not in ("limit", "random_state")}
     known = [facts[part][chosen] for part in ("labels", "attributes", "persons") if facts.get(part) is not None]
     pictures = read_images(
         [entries[row] for row in chosen],
         where=str(where),
         annotations=np.column_stack(known) if known else None,
-        size=size,
-        fit=fit,
-        keep_copies=keep_copies,
-        limit_memory=limit_memory,
-        cache=cache,
-        progress=progress,
+        **decoding,
     )
     rows = chosen[pictures.rows]
     if pictures.contradicting:
@@ -324,7 +306,8 @@ def _attributes(table: _Table, candidates: list[str], named: Sequence[str] | Non
             raise UnknownNameError("column", column, table.columns)
         try:
             values = table.parse(column, lambda cell: _TRUTH[cell.lower()], "yes or no (1/0, true/false) or blank")
-            if _mixed(table.columns[column]):
+            cells = set(table.columns[column])
+            if cells & {"-1", "-1.0"} and cells & {"0", "0.0"}:  # nobody knows whether -1 means no or unknown
                 raise DataError(f"column {column!r} of {table.path.name} holds both 0 and -1; blank means unknown.")
         except DataError:
             if named is not None:
@@ -333,9 +316,3 @@ def _attributes(table: _Table, candidates: list[str], named: Sequence[str] | Non
         if named is not None or any(value != UNKNOWN for value in values):
             found[column] = np.array(values, dtype=np.int8)
     return found
-
-
-def _mixed(cells: list[str]) -> bool:
-    """Whether 0 and -1 both occur: then nobody knows whether -1 means no or unknown."""
-    minus = {"-1", "-1.0"}
-    return not minus.isdisjoint(cells) and not {"0", "0.0"}.isdisjoint(cells)

@@ -6,9 +6,10 @@ learned are the persons themselves. Rows are divided first, so that features whi
 public ones alone: what is fitted to private pictures would leave their owners outside of the protocol.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -18,7 +19,7 @@ from blindsight.data import partition
 from blindsight.data.catalogue import load
 from blindsight.data.dataset import Dataset, join
 from blindsight.data.features import FeaturePipeline, extract
-from blindsight.data.partition import Sharing
+from blindsight.data.partition import Division, Sharing
 from blindsight.errors import DataError, InputError
 from blindsight.files import AnyPath, as_path
 from blindsight.progress import Progress, silent
@@ -37,28 +38,8 @@ def speaking_of(owner: str) -> Iterator[None]:
         raise DataError(f"{owner}: {error}") from error
 
 
-@dataclass(frozen=True, eq=False)
-class Division(partition.Division):
-    """The rows of a collection that are public, each owner's, and held out for the test; what is to be learned."""
-
-    attributes: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()  # of the owners; "owner 1", "owner 2", ... where they have none
-
-
-@dataclass(frozen=True, eq=False)
-class Study:
-    """Features with labels (n,) or, if `multilabel`, attributes (n, a), for the public, each owner and the test."""
-
-    public: Pair
-    owners: dict[str, Pair]
-    test: Pair
-    answers: tuple[str, ...]  # names of the classes or attributes
-    multilabel: bool
-
-    @property
-    def classes(self) -> NDArray[np.int64] | None:
-        """All classes there are, also those the public data lack; None for attributes."""
-        return None if self.multilabel else np.arange(len(self.answers))
+class Prepared(ABC):
+    """A divided collection whose pictures have become features."""
 
     @classmethod
     def prepare(
@@ -73,6 +54,27 @@ class Study:
         """Make the features of a divided collection; a pipeline that learns is fitted to the public pictures alone."""
         features = extract(dataset, pipeline, fit_to=division.public, cache=cache, progress=progress)
         return cls.of(dataset, features, division)
+
+    @classmethod
+    @abstractmethod
+    def of(cls, dataset: Dataset, features: NDArray[np.float32], division: Division) -> Self:
+        """Put features that are there already where their rows belong."""
+
+
+@dataclass(frozen=True, eq=False)
+class Study(Prepared):
+    """Features with labels (n,) or, if `multilabel`, attributes (n, a), for the public, each owner and the test."""
+
+    public: Pair
+    owners: dict[str, Pair]
+    test: Pair
+    answers: tuple[str, ...]  # names of the classes or attributes
+    multilabel: bool
+
+    @property
+    def classes(self) -> NDArray[np.int64] | None:
+        """All classes there are, also those the public data lack; None for attributes."""
+        return None if self.multilabel else np.arange(len(self.answers))
 
     @classmethod
     def of(cls, dataset: Dataset, features: NDArray[np.float32], division: Division) -> Self:
@@ -120,7 +122,7 @@ def divide(
         stratify=classes,
         random_state=random_state,
     )
-    return Division(rows.public, rows.owners, rows.held_out, tuple(attributes))
+    return replace(rows, attributes=tuple(attributes))
 
 
 @dataclass(frozen=True)

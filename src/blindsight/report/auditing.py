@@ -1,9 +1,19 @@
-"""The report's chapter on an audit: what was claimed, proven and measured."""
+"""An audit as a chapter of the report, as one page of privacy facts, as JUnit and as SARIF 2.1.0.
+
+Nothing that speaks against what was audited is left out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, get_args
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 from blindsight.audit.checks import Audit
-from blindsight.audit.finding import MEANINGS, Finding
+from blindsight.audit.finding import MEANINGS, WORKS, Finding, Verdict
 from blindsight.audit.inversion import picture_strip
-from blindsight.report.page import Block, Chapter, Picture, Table, Text
+from blindsight.report.page import Block, Chapter, Picture, Table, Text, environment
+from blindsight.statement import PrivacyStatement, rounded_up
 
 _COLUMNS = ("claim", "who says so", "proven", "measured", "verdict")
 
@@ -51,3 +61,155 @@ def _pictures(audit: Audit) -> Picture:
         alt="Rows of four pictures. Mean SSIM from a plain update "
         f"{means[0]:.2f}, from what the aggregator holds {means[1]:.2f}, from a sift {means[2]:.2f}.",
     )
+
+
+_SILENT = "Nothing: its maker promised nothing that could be broken."
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Rows of one verdict, in the order of their gravity."""
+
+    verdict: Verdict
+    tone: str
+    meaning: str
+    rows: Sequence[Finding]
+
+
+@dataclass(frozen=True)
+class PrivacyFacts:
+    """What the page shows of an audit; `made` tells when, by which versions and on which machine."""
+
+    audit: Audit
+    made: Mapping[str, Any]
+
+    @property
+    def statement(self) -> PrivacyStatement | None:
+        return self.audit.statement
+
+    @property
+    def verdict(self) -> tuple[str, str]:
+        refuted, leaks, missing = (self.audit.count(each) for each in ("refuted", "leaks", "not run"))
+        more = f" {missing} {'check was' if missing == 1 else 'checks were'} not run." if missing else ""
+        if not self.audit.tested:
+            return "warn", f"Nothing could be tested.{more}"
+        if refuted:
+            return "bad", f"{_count(refuted, 'promise')} broken by attacks.{more}"
+        if leaks:
+            return "bad", f"No promise was broken; {_count(leaks, 'attack')} worked where nothing was promised.{more}"
+        return "good", f"No attack broke a promise. That proves nothing beyond the attacks that were made.{more}"
+
+    @property
+    def headline(self) -> tuple[tuple[str, str], ...]:
+        said = self.statement
+        if said is None:
+            return (("guarantee", "none stated"),)
+        figures: list[tuple[str, str]] = [("guarantee", said.guarantee)]
+        if said.epsilon is not None:
+            figures.append(("epsilon", rounded_up(said.epsilon)))
+        if said.delta:
+            figures.append(("delta", f"{said.delta:.2g}"))
+        if said.unit is not None:
+            figures.append(("protects one", said.unit))
+        return tuple(figures)
+
+    @property
+    def promise(self) -> str:
+        return _SILENT if self.statement is None else self.statement.headline()
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """The findings about claims, the worst first."""
+        order = get_args(Verdict)
+        rows = sorted(self.audit.claims, key=lambda row: order.index(row.verdict))
+        return tuple(
+            Fact(verdict, Table.mark(verdict), MEANINGS[verdict], tuple(group))
+            for verdict, group in groupby(rows, key=lambda row: row.verdict)
+        )
+
+    @property
+    def circumstances(self) -> dict[str, str]:
+        machine = self.made["machine"]
+        return {
+            "Audited": f"{self.made['made']}, for {self.audit.seconds:.0f} s",
+            "By": ", ".join(f"{name} {number}" for name, number in self.made["versions"].items()),
+            "On": f"{machine['system']} {machine['processor']}, {machine['cores']} cores",
+            "Seed": f"{self.audit.seed}, effort {self.audit.effort:.3g}",
+        }
+
+    def to_html(self) -> str:
+        """Return the page as one file, without script or network."""
+        return environment().get_template("facts.html").render(page=self)
+
+    def to_markdown(self) -> str:
+        """Return the page as Markdown, for a repository or a model card."""
+        lines = [f"# Privacy facts: {self.audit.subject}", "", f"**{self.verdict[1]}**", "", "| | |", "| --- | --- |"]
+        lines += [f"| {name} | {value} |" for name, value in self.headline]
+        lines += ["", "## What is promised", "", self.promise]
+        if self.statement is not None:
+            lines += ["", "## Who sees what", ""]
+            lines += [f"- **{role}**: {sees}" for role, sees in self.statement.who_sees.items()]
+            lines += ["", "## Not protected", "", *(f"- {text}" for text in self.statement.not_protected)]
+            lines += ["", "## Assumed", "", *(f"- {text}" for text in self.statement.assumptions)]
+        lines += ["", "## What attackers found"]
+        for fact in self.facts:
+            lines += ["", f"### {fact.verdict.capitalize()} ({len(fact.rows)}): {fact.meaning}", ""]
+            lines += [f"- {row.claim}. {cell(row)}" for row in fact.rows]
+        lines += ["", "## How it was measured", "", *(f"- {key}: {text}" for key, text in self.circumstances.items())]
+        return "\n".join(lines) + "\n"
+
+
+def cell(row: Finding) -> str:
+    return row.measure if row.measured is None else f"{row.figure}: {row.measure}. Attack: {row.attack}."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+_LEVELS: dict[Verdict, str] = {"refuted": "error", "leaks": "warning", "undecided": "note", "not run": "note"}
+
+
+def to_junit(audit: Audit) -> bytes:
+    """Return a test case per claim: what fell is a failure, what could not be decided is skipped."""
+    broken: tuple[Verdict, ...] = WORKS[:2]
+    unknown: tuple[Verdict, ...] = ("undecided", "not run")
+    counts = {
+        "tests": len(audit.claims),
+        "failures": sum(audit.count(verdict) for verdict in broken),
+        "skipped": sum(audit.count(verdict) for verdict in unknown),
+        "time": round(audit.seconds, 1),
+    }
+    suite = Element(
+        "testsuite", {"name": f"blindsight audit of {audit.subject}"} | {k: str(v) for k, v in counts.items()}
+    )
+    for name, evidence in audit.sections.items():
+        for row in evidence.findings if evidence.claims else ():
+            case = SubElement(suite, "testcase", {"classname": name, "name": row.claim})
+            if row.verdict in (*broken, *unknown):
+                kind = "failure" if row.verdict in broken else "skipped"
+                SubElement(case, kind, {"message": f"{row.verdict}: {cell(row)}"})
+    return bytes(tostring(suite, encoding="utf-8", xml_declaration=True))
+
+
+def to_sarif(audit: Audit, *, artefact: str) -> dict[str, Any]:
+    """Return what fell, leaks or is unknown as results of a code scan, each at the artefact that was audited."""
+    where = [{"physicalLocation": {"artifactLocation": {"uri": artefact}}}]
+    results = [
+        {
+            "ruleId": name,
+            "level": _LEVELS[row.verdict],
+            "message": {"text": f"{row.claim}: {row.verdict}. {cell(row)}"},
+            "locations": where,
+        }
+        for name, evidence in audit.sections.items()
+        for row in (evidence.findings if evidence.claims else ())
+        if row.verdict in _LEVELS
+    ]
+    rules = [{"id": name, "shortDescription": {"text": name}} for name in audit.sections]
+    driver = {"name": "blindsight audit", "rules": rules, "properties": {"verdicts": dict(MEANINGS)}}
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }

@@ -16,20 +16,7 @@ from blindsight.learn.comparison import ComparisonRow, compare
 from blindsight.learn.estimators import FederatedClassifier
 from blindsight.learn.recording import RoleView
 from blindsight.learn.rounds import RoundReport
-from blindsight.report.page import (
-    INK,
-    LEGEND,
-    SERIES,
-    Block,
-    Chapter,
-    Picture,
-    Plot,
-    StatementBlock,
-    Table,
-    Text,
-    drawing,
-    to_svg,
-)
+from blindsight.report import page
 from blindsight.selective.accounting import SharingCost, figure
 from blindsight.selective.study import OURS, WEEK, SharingResult
 from blindsight.selective.timeline import MethodResult
@@ -69,11 +56,11 @@ class LearningResult:
         )
 
 
-def learning_chapter(result: LearningResult) -> Chapter:
+def learning_chapter(result: LearningResult) -> page.Chapter:
     last = result.history[-1]
     assert last.score is not None
-    blocks: list[Block] = [
-        Plot(
+    blocks: list[page.Block] = [
+        page.Plot(
             _rounds_plot(result),
             caption=f"{result.measure.capitalize()} on pictures that nobody trained on. Round 0 is the public model.",
             alt=f"{result.measure} rises from {result.public_score:.3f} to {last.score:.3f}.",
@@ -84,11 +71,11 @@ def learning_chapter(result: LearningResult) -> Chapter:
         blocks.append(_views_picture(result.views))
     if result.costs:
         blocks += _costs_tables(result.costs)
-    return Chapter(
+    return page.Chapter(
         title="Learning together, unseen" if _encrypted(result) else "Learning together, in the open",
         lead=f"{result.owners} owners train one classifier of {result.weights:,} weights; {result.measure} goes from "
         f"{result.public_score:.1%} to {last.score:.1%}. {_secrecy(result)}",
-        blocks=(*blocks, StatementBlock(result.statement)),
+        blocks=(*blocks, page.StatementBlock(result.statement)),
     )
 
 
@@ -104,17 +91,17 @@ def _secrecy(result: LearningResult) -> str:
 
 def _rounds_plot(result: LearningResult) -> str:
     scores = [result.public_score, *(np.nan if report.score is None else report.score for report in result.history)]
-    with drawing(7.2, 3.2) as (figure, axes):
-        axes.plot(range(len(scores)), scores, marker="o", color=SERIES[0])
-        axes.axhline(result.public_score, color=INK, linewidth=1, linestyle="--")
+    with page.drawing(7.2, 3.2) as (figure, axes):
+        axes.plot(range(len(scores)), scores, marker="o", color=page.SERIES[0])
+        axes.axhline(result.public_score, color=page.INK, linewidth=1, linestyle="--")
         axes.annotate("public model", (len(scores) - 1, result.public_score), ha="right", va="bottom", fontsize=10)
         axes.set_xlabel("round")
         axes.set_ylabel(result.measure)
         axes.set_xticks(range(0, len(scores), max(1, len(scores) // 10)))
-        return to_svg(figure)
+        return page.to_svg(figure)
 
 
-def _rounds_table(result: LearningResult) -> Table:
+def _rounds_table(result: LearningResult) -> page.Table:
     rows = tuple(
         (
             str(report.round),
@@ -125,15 +112,15 @@ def _rounds_table(result: LearningResult) -> Table:
         )
         for report in result.history
     )
-    return Table(
+    return page.Table(
         ("round", "accuracy", "kept back", "per owner", "training", "owners", "aggregator", "key generator"),
         rows,
         caption="What an owner sent, the share of weights it kept back, and CPU seconds by role (owners together).",
     )
 
 
-def _views_picture(views: Sequence[RoleView]) -> Picture:
-    return Picture(
+def _views_picture(views: Sequence[RoleView]) -> page.Picture:
+    return page.Picture(
         contact_sheet(
             np.stack([view_picture(view.picture) for view in views]),
             columns=len(views),
@@ -161,7 +148,7 @@ def view_picture(view: NDArray[np.float64] | NDArray[np.uint8]) -> NDArray[np.ui
     return np.asarray(Image.fromarray(rgb).resize((_SIDE, _SIDE), Image.Resampling.NEAREST))
 
 
-def _costs_tables(rows: Sequence[ComparisonRow]) -> tuple[Table, Table]:
+def _costs_tables(rows: Sequence[ComparisonRow]) -> tuple[page.Table, page.Table]:
     numbers = tuple(
         (
             row.scheme,
@@ -174,27 +161,29 @@ def _costs_tables(rows: Sequence[ComparisonRow]) -> tuple[Table, Table]:
     )
     meaning = tuple((row.scheme, row.who_learns, row.drop_out) for row in rows)
     return (
-        Table(
+        page.Table(
             ("scheme", "encrypt (one owner)", "aggregate", "decrypt", "sent per owner"),
             numbers,
             caption="CPU time of one round of a model of this size with every scheme installed, measured in this run.",
         ),
-        Table(("scheme", "who learns what", "a drop-out"), meaning, caption="What each scheme means for the parties."),
+        page.Table(
+            ("scheme", "who learns what", "a drop-out"), meaning, caption="What each scheme means for the parties."
+        ),
     )
 
 
-def sharing_chapter(result: SharingResult) -> Chapter:
+def sharing_chapter(result: SharingResult) -> page.Chapter:
     ours = result.timeline.method(OURS)
     share = result.cost.sharing.share
-    blocks: list[Block] = [
-        Plot(
+    blocks: list[page.Block] = [
+        page.Plot(
             _days_plot(result),
             caption="Accuracy on each day's new photos, told apart with the model of the day before. All methods see "
             "the same photos; of methods that differ in their epsilon alone, the largest is drawn.",
             alt=_days_alt(result),
         ),
         _methods_table(result),
-        Plot(
+        page.Plot(
             _bytes_plot(result),
             caption=f"Accuracy over the last {min(WEEK, result.days)} days against all that was uploaded.",
             alt=_points_alt(result, result.timeline.methods, lambda method: f"{method.bytes_up[-1] / 1e6:.3g} MB"),
@@ -203,16 +192,16 @@ def sharing_chapter(result: SharingResult) -> Chapter:
     if result.families:
         proven = [method for methods in result.families.values() for method in methods]
         blocks.append(
-            Plot(
+            page.Plot(
                 _epsilon_plot(result),
                 caption="The same against the epsilon that is proven over all days, of a photo or of a participant. "
                 "Dashed and black: top-k with residuals, without noise.",
                 alt=_points_alt(result, proven, lambda method: f"epsilon {figure(method.epsilon or 0)}"),
             )
         )
-    blocks += [_cost_table(result.cost), Text(result.cost.sentence()), StatementBlock(ours.statement)]
+    blocks += [_cost_table(result.cost), page.Text(result.cost.sentence()), page.StatementBlock(ours.statement)]
     first, last = ours.accuracy[0], ours.accuracy[-1]
-    return Chapter(
+    return page.Chapter(
         title="Sharing a little of what was learned",
         lead=f"{result.participants} participants keep their photos and upload {100 * share:.3g}% of what training "
         f"changed in {result.cost.dimension:,} parameters. From day 1 to day {result.days} the accuracy on new photos "
@@ -225,25 +214,25 @@ def sharing_chapter(result: SharingResult) -> Chapter:
 def _style(result: SharingResult, method: MethodResult) -> tuple[str, str, str]:
     """Return colour, method and marker of a method, the same in all plots; those of its family share them."""
     names = [one.name.partition(", eps ")[0] for one in result.principal]
-    turns, place = divmod(names.index(method.name.partition(", eps ")[0]), len(SERIES))
-    return SERIES[place], _STYLES[turns % len(_STYLES)], _MARKERS[turns % len(_MARKERS)]
+    turns, place = divmod(names.index(method.name.partition(", eps ")[0]), len(page.SERIES))
+    return page.SERIES[place], _STYLES[turns % len(_STYLES)], _MARKERS[turns % len(_MARKERS)]
 
 
 def _days_plot(result: SharingResult) -> str:
     days = range(1, result.days + 1)
-    with drawing(7.6, 4.4) as (figure_, axes):
+    with page.drawing(7.6, 4.4) as (figure_, axes):
         for method in sorted(result.principal, key=lambda one: -one.accuracy[-1]):  # the legend in the curves' order
             colour, style, _ = _style(result, method)
             width = 3 if method.name == OURS else 1.6
             axes.plot(days, method.accuracy, style, color=colour, linewidth=width, label=method.name)
         axes.set_xlabel("day")
         axes.set_ylabel("accuracy on new photos")
-        axes.legend(**LEGEND)
-        return to_svg(figure_)
+        axes.legend(**page.LEGEND)
+        return page.to_svg(figure_)
 
 
 def _bytes_plot(result: SharingResult) -> str:
-    with drawing(7.6, 3.6) as (figure_, axes):
+    with page.drawing(7.6, 3.6) as (figure_, axes):
         sharing = [method for method in result.principal if method.bytes_up[-1]]
         for method in sorted(sharing, key=lambda one: -result.settled(one)):
             colour, _, marker = _style(result, method)
@@ -252,22 +241,22 @@ def _bytes_plot(result: SharingResult) -> str:
         _logarithmic(axes)
         axes.set_xlabel("megabytes uploaded by all participants in all days")
         axes.set_ylabel("accuracy")
-        return to_svg(figure_)
+        return page.to_svg(figure_)
 
 
 def _epsilon_plot(result: SharingResult) -> str:
-    with drawing(7.6, 3.6) as (figure_, axes):
+    with page.drawing(7.6, 3.6) as (figure_, axes):
         for name, methods in result.families.items():
             epsilons = [method.epsilon or math.inf for method in methods]
             scores = [result.settled(method) for method in methods]
             colour, style, marker = _style(result, methods[-1])
             axes.plot(epsilons, scores, style, color=colour, marker=marker, label=name)
         without = result.settled(result.timeline.method("top-k with residuals"))
-        axes.axhline(without, color=INK, linewidth=1, linestyle="--", label="no noise: top-k with residuals")
+        axes.axhline(without, color=page.INK, linewidth=1, linestyle="--", label="no noise: top-k with residuals")
         _logarithmic(axes)
         axes.set_xlabel("epsilon proven over all days")
         axes.set_ylabel("accuracy")
-        return to_svg(figure_)
+        return page.to_svg(figure_)
 
 
 def _logarithmic(axes: Axes) -> None:
@@ -275,7 +264,7 @@ def _logarithmic(axes: Axes) -> None:
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.legend(**LEGEND)
+    axes.legend(**page.LEGEND)
 
 
 def _days_alt(result: SharingResult) -> str:
@@ -288,10 +277,10 @@ def _points_alt(result: SharingResult, methods: Sequence[MethodResult], where: C
     return "; ".join(f"{method.name}: {result.settled(method):.3f} at {where(method)}" for method in methods) + "."
 
 
-def _methods_table(result: SharingResult) -> Table:
+def _methods_table(result: SharingResult) -> page.Table:
     days = sorted({1, (result.days + 1) // 2, result.days})
     columns, rows = result.timeline.rows(days)
-    return Table(
+    return page.Table(
         columns,
         tuple(rows),
         caption="Accuracy, uploads and bytes of all participants; epsilon as proven over all days, per unit of the "
@@ -299,10 +288,10 @@ def _methods_table(result: SharingResult) -> Table:
     )
 
 
-def _cost_table(cost: SharingCost) -> Table:
+def _cost_table(cost: SharingCost) -> page.Table:
     rows = tuple((row.what, figure(row.basic), figure(row.composed), row.accountant) for row in cost.rows())
     proof = "These figures are proven." if cost.proven else "They would hold at best; nothing is proven."
-    return Table(
+    return page.Table(
         ("what is counted", "epsilon, added up", f"epsilon at delta = {cost.delta:g}", "accountant"),
         rows,
         caption=f"What selective sharing costs, from one parameter of one upload to a participant's whole run. {proof}",

@@ -7,20 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from blindsight.data import contact_sheet
-from blindsight.report.page import (
-    INK,
-    LEGEND,
-    SERIES,
-    Block,
-    Chapter,
-    Picture,
-    Plot,
-    StatementBlock,
-    Table,
-    Text,
-    drawing,
-    to_svg,
-)
+from blindsight.report import page
 from blindsight.search.compare import ContestRow, SearchResult
 from blindsight.search.evaluation import Retrieval
 
@@ -30,10 +17,10 @@ _SHOWN = ("codebook", "labelled codebook", "central", "Hamming ball", "flipped b
 _PAPER = "PHashing (ITQ)"
 
 
-def search_chapter(result: SearchResult) -> Chapter:
+def search_chapter(result: SearchResult) -> page.Chapter:
     study = result.study
-    blocks: list[Block] = [
-        Text(
+    blocks: list[page.Block] = [
+        page.Text(
             f"{len(study.indexed):,} private pictures of {result.dataset.name} are searched with "
             f"{len(study.queries):,} others; {len(study.public):,} more are public. A picture is {result.features}. An "
             "answer is right if it is of the query's class; mean average precision (mAP) is taken over the whole "
@@ -46,11 +33,11 @@ def search_chapter(result: SearchResult) -> Chapter:
         blocks.append(_strips(result))
     blocks += _curves(result)
     blocks += [
-        StatementBlock(row.statement)
+        page.StatementBlock(row.statement)
         for method in ("codebook", "central", _PAPER, "PITQ")
         if (row := result.row(method, result.epsilon)) is not None and row.statement is not None
     ]
-    return Chapter(title="Searching without showing", lead=_lead(result), blocks=tuple(blocks))
+    return page.Chapter(title="Searching without showing", lead=_lead(result), blocks=tuple(blocks))
 
 
 def _lead(result: SearchResult) -> str:
@@ -69,24 +56,24 @@ def _lead(result: SearchResult) -> str:
     )
 
 
-def _budget_plot(result: SearchResult) -> Plot:
-    with drawing(7.2, 3.9) as (figure, axes):
-        for colour, method in zip(SERIES, _SHOWN, strict=False):
+def _budget_plot(result: SearchResult) -> page.Plot:
+    with page.drawing(7.2, 3.9) as (figure, axes):
+        for colour, method in zip(page.SERIES, _SHOWN, strict=False):
             _line(axes, result, method, colour, "-", "o")
-        _line(axes, result, _PAPER, SERIES[5], ":", "x", label=f"{_PAPER}: epsilon only claimed")
-        _line(axes, result, "PITQ", INK, ":", "+", label="PITQ: epsilon only claimed")
+        _line(axes, result, _PAPER, page.SERIES[5], ":", "x", label=f"{_PAPER}: epsilon only claimed")
+        _line(axes, result, "PITQ", page.INK, ":", "+", label="PITQ: epsilon only claimed")
         if (open_codes := result.row("ITQ")) is not None:
-            axes.axhline(open_codes.score, color=INK, linewidth=1, linestyle="--", label="open codes (ITQ)")
-        axes.axhline(result.study.chance, color=INK, linewidth=1, linestyle=(0, (1, 4)), label="chance")
+            axes.axhline(open_codes.score, color=page.INK, linewidth=1, linestyle="--", label="open codes (ITQ)")
+        axes.axhline(result.study.chance, color=page.INK, linewidth=1, linestyle=(0, (1, 4)), label="chance")
         axes.set_xscale("log", base=2)
         asked = sorted({row.epsilon for row in result.rows if row.epsilon is not None})
         axes.set_xticks(asked, [f"{epsilon:g}" for epsilon in asked])
         axes.set_xlabel("epsilon per record (solid lines: proven)")
         axes.set_ylabel("mAP")
         axes.set_ylim(bottom=0)
-        axes.legend(**LEGEND)
-        svg = to_svg(figure)
-    return Plot(
+        axes.legend(**page.LEGEND)
+        svg = page.to_svg(figure)
+    return page.Plot(
         svg,
         caption="What is found against what a record may lose. The dotted line stands where the paper puts it: at an "
         "epsilon that counts one bit and not the record.",
@@ -107,7 +94,7 @@ def _spoken(result: SearchResult, method: str) -> str:
     return f"{method} {', '.join(found)}" if found else method
 
 
-def _table(result: SearchResult) -> Table:
+def _table(result: SearchResult) -> page.Table:
     budgets = sorted({row.epsilon for row in result.rows if row.epsilon is not None})
     methods = list(dict.fromkeys(row.method for row in result.rows))
     rows = []
@@ -117,7 +104,7 @@ def _table(result: SearchResult) -> Table:
         scores = [of_method.get(epsilon, of_method.get(None)) for epsilon in budgets]
         cells = ["-" if row is None else f"{row.score:.3f} / {row.ranking.precision_at_10:.3f}" for row in scores]
         rows.append((method, some.group, *cells, _promise(list(of_method.values()))))
-    return Table(
+    return page.Table(
         ("method", "who is protected", *(f"mAP / P@10 at {epsilon:g}" for epsilon in budgets), "proven per record"),
         tuple(rows),
         caption="Every method at every epsilon; P@10 is the precision among the first ten. Local: protects a record "
@@ -135,7 +122,7 @@ def _promise(rows: Sequence[ContestRow]) -> str:
     return "(epsilon, delta)" if delta else "epsilon"
 
 
-def _strips(result: SearchResult) -> Picture:
+def _strips(result: SearchResult) -> page.Picture:
     images, study = result.dataset.images, result.study
     assert images is not None
     blank, pictures, captions = np.full_like(images[:1], _PAPER_GREY), [], []
@@ -153,7 +140,7 @@ def _strips(result: SearchResult) -> Picture:
         captions=captions,
         scale=max(1, round(_CELL / images.shape[1])),
     )
-    return Picture(
+    return page.Picture(
         sheet,
         caption=f"One query per row, then the first answers of each search, from the left: {'; '.join(names)}. “No” "
         "stands under a wrong answer. Pictures with the same released symbol are equally near; the first are shown.",
@@ -161,14 +148,14 @@ def _strips(result: SearchResult) -> Picture:
     )
 
 
-def _curves(result: SearchResult) -> list[Plot]:
+def _curves(result: SearchResult) -> list[page.Plot]:
     chosen = [result.row("ITQ"), result.row("LSH"), result.row("central", result.epsilon)]
     chosen += [row for row in result.rows if row.method == _PAPER][:3]
     rows = [(row, row.ranking) for row in chosen if row is not None]
     if not any(isinstance(ranking, Retrieval) for _, ranking in rows):
         return []
-    with drawing(7.2, 3.6) as (figure, axes):
-        for colour, (row, ranking) in zip(SERIES, rows, strict=False):
+    with page.drawing(7.2, 3.6) as (figure, axes):
+        for colour, (row, ranking) in zip(page.SERIES, rows, strict=False):
             if isinstance(ranking, Retrieval):
                 name = row.method if row.epsilon is None else f"{row.method}, epsilon {row.epsilon:g}"
                 axes.plot(ranking.recall, ranking.precision, color=colour, label=name)
@@ -176,10 +163,10 @@ def _curves(result: SearchResult) -> list[Plot]:
         axes.set_ylabel("precision")
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
-        axes.legend(**LEGEND)
-        svg = to_svg(figure)
+        axes.legend(**page.LEGEND)
+        svg = page.to_svg(figure)
     return [
-        Plot(
+        page.Plot(
             svg,
             caption="Looking up all codes within Hamming radius 0, 1, 2, ...: precision against recall, as the paper's "
             "Figure 2. A radius that finds nothing has precision 0.",

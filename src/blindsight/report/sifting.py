@@ -9,27 +9,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from blindsight.data import contact_sheet
-from blindsight.report.page import (
-    INK,
-    SERIES,
-    Block,
-    Chapter,
-    Picture,
-    Plot,
-    StatementBlock,
-    Table,
-    Text,
-    drawing,
-    heat_map,
-    plain_text,
-    to_svg,
-)
+from blindsight.report import page
 from blindsight.sift.analysis import PixelRegions, PolicyMatrix
 from blindsight.sift.study import Guess, Released, SiftResult, best_guess, guesses, words
 from blindsight.sift.trial import Sifted, TradeOff
 
-FEWEST_POLICIES = 6
-"""Below this a regression over policies says nothing."""
+FEWEST_POLICIES = 6  # below this a regression over policies says nothing
 
 _PAPER_PUB_LOSS, _PAPER_PRIV_LOSS = 0.053, 0.075  # averages of its abstract
 _WIDE = 192  # pixels of a face with what the app receives
@@ -38,9 +23,9 @@ _SIDE = 160  # pixels of one map of regions
 _HEAT = np.array([214, 72, 20])
 
 
-def sift_chapter(result: SiftResult) -> Chapter:
-    blocks: list[Block] = [_policy_table(result), _attackers(result), _sifts_table(result)]
-    blocks += [Text(f"What a person reads ({one.name}): “{result.consent(one)}”") for one in result.sifted]
+def sift_chapter(result: SiftResult) -> page.Chapter:
+    blocks: list[page.Block] = [_policy_table(result), _attackers(result), _sifts_table(result)]
+    blocks += [page.Text(f"What a person reads ({one.name}): “{result.consent(one)}”") for one in result.sifted]
     if result.faces is not None:
         blocks.append(_received(result, result.faces))
     if result.trade_off is not None and result.trade_off.curves:
@@ -49,12 +34,12 @@ def sift_chapter(result: SiftResult) -> Chapter:
         blocks.append(_regions(result.regions, result.average))
     if result.matrix is not None:
         blocks += _matrix_blocks(result.matrix, result.threshold)
-    blocks += [StatementBlock(one.found.statement) for one in result.sifted]
-    return Chapter(title="Showing one thing and hiding another", lead=_lead(result), blocks=tuple(blocks))
+    blocks += [page.StatementBlock(one.found.statement) for one in result.sifted]
+    return page.Chapter(title="Showing one thing and hiding another", lead=_lead(result), blocks=tuple(blocks))
 
 
-def matrix_chapter(matrix: PolicyMatrix, *, threshold: float) -> Chapter:
-    return Chapter(
+def matrix_chapter(matrix: PolicyMatrix, *, threshold: float) -> page.Chapter:
+    return page.Chapter(
         title="What can be told without what",
         lead=f"{matrix.accepted} of {len(matrix.cells)} policies pass verification: an app gets one attribute, and "
         f"nobody who was tried guesses the other better than {0.5 + threshold:.0%}, where 50% is blind.",
@@ -74,7 +59,7 @@ def _lead(result: SiftResult) -> str:
     )
 
 
-def _policy_table(result: SiftResult) -> Table:
+def _policy_table(result: SiftResult) -> page.Table:
     rows = tuple(
         (
             f"{words(pair.public)} without {words(pair.private)}",
@@ -84,7 +69,7 @@ def _policy_table(result: SiftResult) -> Table:
         )
         for pair in result.check.pairs
     )
-    return Table(
+    return page.Table(
         ("policy", "pictures", "correlation", "best possible"),
         rows,
         caption="What the labels say before anything is trained. Best possible: the public balanced accuracy that no "
@@ -92,12 +77,12 @@ def _policy_table(result: SiftResult) -> Table:
     )
 
 
-def _attackers(result: SiftResult) -> Plot:
+def _attackers(result: SiftResult) -> page.Plot:
     several = len(result.policy.private) > 1
     groups = [("raw features", guesses(result.before, several=several))]
     groups += [(one.name, guesses(one.found, several=several)) for one in result.sifted]
     spoken = "; ".join(f"{name}: {max(guess.accuracy for guess in found):.2f}" for name, found in groups)
-    return Plot(
+    return page.Plot(
         _attackers_plot(groups, result.threshold),
         caption=f"How well {' and '.join(map(words, result.policy.private))} can be guessed, before and after "
         f"sifting, on pictures of people that nobody learned from; intervals hold together with "
@@ -107,7 +92,7 @@ def _attackers(result: SiftResult) -> Plot:
     )
 
 
-def _sifts_table(result: SiftResult) -> Table:
+def _sifts_table(result: SiftResult) -> page.Table:
     rows = tuple(
         (
             one.name,
@@ -120,7 +105,7 @@ def _sifts_table(result: SiftResult) -> Table:
         )
         for one in result.sifted
     )
-    return Table(
+    return page.Table(
         ("sift", "lets out", "public accuracy", "PubLoss", "best guess", "at most", "verdict"),
         rows,
         caption="Balanced accuracies on people that neither sift nor classifiers learned from. PubLoss: what the app "
@@ -132,14 +117,14 @@ def _ceil(bound: float) -> float:
     return math.ceil(1e3 * bound) / 1e3
 
 
-def _received(result: SiftResult, faces: NDArray[np.uint8]) -> Picture:
+def _received(result: SiftResult, faces: NDArray[np.uint8]) -> page.Picture:
     captions = [
         _caption(row, result.policy.public, one)
         for one, numbers in zip(result.sifted, result.received, strict=True)
         for row in numbers
     ]
     told, hidden = words(result.policy.public[0]), words(result.policy.private[0])
-    return Picture(
+    return page.Picture(
         contact_sheet(
             np.concatenate([faces] * len(result.sifted)),
             columns=len(faces),
@@ -162,10 +147,10 @@ def _caption(released: Released, public: Sequence[str], one: Sifted) -> str:
     return " ".join(f"{number:z.1f}" for number in released)
 
 
-def _trade_off(found: TradeOff, threshold: float) -> Plot:
+def _trade_off(found: TradeOff, threshold: float) -> page.Plot:
     best = found.best
     told = "none is accepted" if best is None else f"the best accepted one has K = {best[1].numbers}"
-    return Plot(
+    return page.Plot(
         _trade_off_plot(found, threshold),
         caption="More numbers tell the app more, and attackers too; a larger lambda hides more (PPLS; Figure 3 of the "
         f"paper). Of these, {told}.",
@@ -173,8 +158,8 @@ def _trade_off(found: TradeOff, threshold: float) -> Plot:
     )
 
 
-def _regions(regions: Mapping[str, PixelRegions], average: NDArray[np.uint8]) -> Picture:
-    return Picture(
+def _regions(regions: Mapping[str, PixelRegions], average: NDArray[np.uint8]) -> page.Picture:
+    return page.Picture(
         _regions_sheet(regions, average),
         caption="Where attributes are seen: how strongly each pixel's colours and edges covary with them (Figure 5 of "
         "the paper), and where a sift looks. What is seen in the same place is hard to tell apart.",
@@ -182,15 +167,15 @@ def _regions(regions: Mapping[str, PixelRegions], average: NDArray[np.uint8]) ->
     )
 
 
-def _matrix_blocks(matrix: PolicyMatrix, threshold: float) -> list[Block]:
-    blocks: list[Block] = [
-        Plot(
+def _matrix_blocks(matrix: PolicyMatrix, threshold: float) -> list[page.Block]:
+    blocks: list[page.Block] = [
+        page.Plot(
             _matrices_plot(matrix, threshold),
             caption="Rows are told, columns hidden (Figure 4 of the paper). Correlation of labels and overlap of "
             "features (Eq. 6, the largest is 1) say which policies must fail; the losses say which do.",
             alt=f"Four matrices over {', '.join(map(words, matrix.names))}.",
         ),
-        Table(
+        page.Table(
             ("average of", f"{len(matrix.cells)} policies here", "90 policies of the paper"),
             (
                 ("PubLoss", f"{matrix.average('pub_loss'):.3f}", f"{_PAPER_PUB_LOSS:.3f}"),
@@ -202,7 +187,7 @@ def _matrix_blocks(matrix: PolicyMatrix, threshold: float) -> list[Block]:
         ),
     ]
     explained = _regression(matrix)
-    return [*blocks, Text(explained)] if explained else blocks
+    return [*blocks, page.Text(explained)] if explained else blocks
 
 
 def _regression(matrix: PolicyMatrix) -> str:
@@ -218,22 +203,24 @@ def _regression(matrix: PolicyMatrix) -> str:
 
 def _attackers_plot(groups: Sequence[tuple[str, Sequence[Guess]]], threshold: float) -> str:
     rows = sum(len(guesses) + 1 for _, guesses in groups)
-    with drawing(7.2, 0.3 * rows + 0.8) as (figure, axes):
+    with page.drawing(7.2, 0.3 * rows + 0.8) as (figure, axes):
         axes.grid(visible=False, axis="y")
         names: dict[float, str] = {}
         headings: list[float] = []
         place = 0.0
-        for colour, (given, guesses) in zip((SERIES[5], *SERIES), groups, strict=False):
-            names[place] = plain_text(given)
+        for colour, (given, guesses) in zip((page.SERIES[5], *page.SERIES), groups, strict=False):
+            names[place] = page.plain_text(given)
             headings.append(place)
             for guess in guesses:
                 place += 1
                 _bar(axes, place, guess, colour)
-                names[place] = plain_text(guess.who)
+                names[place] = page.plain_text(guess.who)
             place += 1.3
-        axes.axvline(0.5, color=INK, linewidth=1.2)
-        axes.axvline(0.5 + threshold, color=SERIES[4], linewidth=1.4, linestyle="--")
-        axes.annotate("allowed", (0.5 + threshold, -0.6), textcoords="offset points", xytext=(5, 0), color=SERIES[4])
+        axes.axvline(0.5, color=page.INK, linewidth=1.2)
+        axes.axvline(0.5 + threshold, color=page.SERIES[4], linewidth=1.4, linestyle="--")
+        axes.annotate(
+            "allowed", (0.5 + threshold, -0.6), textcoords="offset points", xytext=(5, 0), color=page.SERIES[4]
+        )
         axes.annotate("blind", (0.5, -0.6), textcoords="offset points", xytext=(-5, 0), ha="right")
         axes.set_yticks(list(names), list(names.values()))
         for label, at in zip(axes.get_yticklabels(), names, strict=True):
@@ -241,20 +228,20 @@ def _attackers_plot(groups: Sequence[tuple[str, Sequence[Guess]]], threshold: fl
         axes.set_ylim(place - 0.4, -1.2)
         axes.set_xlim(0.45, 1.0)
         axes.set_xlabel("balanced accuracy of guessing what is private")
-        return to_svg(figure)
+        return page.to_svg(figure)
 
 
 def _trade_off_plot(trade_off: TradeOff, threshold: float) -> str:
-    with drawing(7.2, 3.4) as (figure, axes):
+    with page.drawing(7.2, 3.4) as (figure, axes):
         axes.remove()
         told, hidden = figure.subplots(1, 2, sharex=True, sharey=True)
-        for colour, (privacy, curve) in zip(SERIES, sorted(trade_off.curves.items()), strict=False):
+        for colour, (privacy, curve) in zip(page.SERIES, sorted(trade_off.curves.items()), strict=False):
             numbers = [one.numbers for one in curve]
             told.plot(numbers, [one.told for one in curve], "o-", color=colour, markersize=4)
             name = "no privacy" if privacy == 0 else "infinity" if np.isinf(privacy) else f"{privacy:g}"
             hidden.plot(numbers, [0.5 + one.priv_loss for one in curve], "o-", color=colour, markersize=4, label=name)
-        _level(told, float(np.mean(list(trade_off.raw.values()))), "raw features", INK, (0.02, "bottom"))
-        _level(hidden, 0.5 + threshold, "allowed", SERIES[4], (1.01, "center"))
+        _level(told, float(np.mean(list(trade_off.raw.values()))), "raw features", page.INK, (0.02, "bottom"))
+        _level(hidden, 0.5 + threshold, "allowed", page.SERIES[4], (1.01, "center"))
         told.set_title(f"the app reads {_listed(trade_off.policy.public)}", fontsize=11)
         hidden.set_title(f"an attacker reads {_listed(trade_off.policy.private)}", fontsize=11)
         told.set_ylabel("balanced accuracy")
@@ -263,7 +250,7 @@ def _trade_off_plot(trade_off: TradeOff, threshold: float) -> str:
             panel.set_xlabel("numbers let out, K")
             panel.set_xticks(sorted({one.numbers or 0 for curve in trade_off.curves.values() for one in curve}))
         hidden.legend(title="lambda", loc="upper right", fontsize=9, title_fontsize=9)
-        return to_svg(figure)
+        return page.to_svg(figure)
 
 
 def _matrices_plot(matrix: PolicyMatrix, threshold: float) -> str:
@@ -278,14 +265,14 @@ def _matrices_plot(matrix: PolicyMatrix, threshold: float) -> str:
         ("PrivLoss: what an attacker gains", matrix.figures("priv_loss"), 2 * threshold, threshold),
     )
     size = 0.42 * len(names)
-    with drawing(*((9.6, 2 * size + 3.6) if beside else (7.2, 4 * (size + 1.6)))) as (figure, axes):
+    with page.drawing(*((9.6, 2 * size + 3.6) if beside else (7.2, 4 * (size + 1.6)))) as (figure, axes):
         axes.remove()
         figure.set_layout_engine("constrained", hspace=0.12)
         grid = figure.subplots(*((2, 2) if beside else (4, 1)))
         for panel, (title, values, strongest, limit) in zip(grid.flat, panels, strict=True):
-            heat_map(panel, values, names, strongest=strongest, limit=limit)
+            page.heat_map(panel, values, names, strongest=strongest, limit=limit)
             panel.set_title(title, fontsize=11, fontweight="bold")
-        return to_svg(figure)
+        return page.to_svg(figure)
 
 
 def _regions_sheet(regions: Mapping[str, PixelRegions], face: NDArray[np.uint8]) -> Image.Image:
@@ -298,7 +285,7 @@ def _regions_sheet(regions: Mapping[str, PixelRegions], face: NDArray[np.uint8])
 def _bar(axes: Axes, place: float, guess: Guess, colour: str) -> None:
     axes.barh(place, guess.accuracy - 0.5, left=0.5, height=0.62, color=colour)
     reach = np.abs([[guess.accuracy - guess.interval.low], [guess.interval.high - guess.accuracy]])
-    axes.errorbar(guess.accuracy, place, xerr=reach, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
+    axes.errorbar(guess.accuracy, place, xerr=reach, fmt="none", ecolor=page.INK, elinewidth=1.2, capsize=3)
 
 
 def _level(axes: Axes, height: float, name: str, colour: str, where: tuple[float, str]) -> None:
@@ -314,4 +301,4 @@ def _heated(pale: NDArray[np.float64], energy: NDArray[np.float64]) -> NDArray[n
 
 
 def _listed(names: Sequence[str]) -> str:
-    return plain_text(" and ".join(words(name) for name in names))
+    return page.plain_text(" and ".join(words(name) for name in names))

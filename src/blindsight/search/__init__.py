@@ -2,13 +2,12 @@
 
 from blindsight.search.central import CentralHasher
 from blindsight.search.function import HashFunction, load_function, save_function
-from blindsight.search.hashers import ITQ, LSH, SH
+from blindsight.search.hashers import ITQ, KSH, LSH, SDH, SH
 from blindsight.search.index import HammingIndex
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.postgres import PostgresIndex
 from blindsight.search.private import PrivateHasher
 from blindsight.search.published import PITQ, PHashing
-from blindsight.search.supervised import KSH, SDH
 
 __all__ = [
     "ITQ",

@@ -69,8 +69,8 @@ _CELL = 96  # least side of a picture on a sheet of answers
 
 
 @dataclass(frozen=True)
-class Wish:
-    """How a gallery is to be made. `epsilon` is needed unless the mode is open; `budget` is the ledger's, if any.
+class BuildOptions:
+    """How to make a gallery. `epsilon` is needed unless the mode is open; `budget` is the ledger's, if any.
 
     A codebook tells `kinds` of pictures apart (None: as many as public ones show), or, with `public_labels`, classes of
     the public pictures; or it is shipped. With `per_person` epsilon is for a person of at most that many pictures. With
@@ -147,7 +147,7 @@ _Public = tuple[Floats, NDArray[np.int64] | None] | LocalHasher  # features, wit
 
 def build_gallery(
     source: Source,
-    wish: Wish,
+    options: BuildOptions,
     folder: AnyPath,
     *,
     public: Source | Dataset | LocalHasher | None = None,
@@ -160,65 +160,56 @@ def build_gallery(
     In local mode a codebook is learned from `public`, unless it is ready-made. Noise and numbers come from `secret`.
     """
     folder = as_path(folder)
-    wish.check(public is not None)
+    options.check(public is not None)
     private = folder / PRIVATE
     with storage_errors("write into", private):
         private.mkdir(parents=True, exist_ok=True, mode=0o700)
     with folder_lock(private):
         for left in private.glob(".*.part"):  # by a build that was killed
             left.unlink(missing_ok=True)
-        return _build(source, wish, folder, public, cache, progress, secret)
-
-
-def _build(
-    source: Source,
-    wish: Wish,
-    folder: Path,
-    public: Source | Dataset | LocalHasher | None,
-    cache: AnyPath | None,
-    progress: Progress,
-    secret: ByteSource,
-) -> Gallery:
-    before = _gallery_before(wish, folder)
-    notes: list[str] = []
-    if wish.features == "auto":
-        chosen, note = choose_features(source) if before is None else (before.features, "")
-        wish, notes = replace(wish, features=chosen), [note] if note else []
-    if wish.mode == "local" and before is None:
-        _check_codebook(wish, public is not None or wish.public_share is not None)
-    pipeline = feature_pipeline(wish.features)
-    side = reading_side(pipeline) if before is None else before.side
-    source = replace(source, side=side)
-    dataset = source.load(progress)
-    if dataset.images is None:
-        raise DataError(f"{dataset.name} comes without pictures. A gallery is made of pictures.")
-    _check_persons(dataset, wish)
-    origin = _keep_origin(source, dataset, wish, folder, secret)
-    features = extract(dataset, pipeline, cache=cache, progress=progress)
-    numbers, rows = origin.rows(dataset, "indexed")
-    opened = origin.rows(dataset, "public")[1]
-    known: _Public = features[opened], _public_labels(dataset.take(opened), wish) if before is None else None
-    if isinstance(public, LocalHasher):
-        known = public if before is None else known
-    elif public is not None and before is None:
-        others = public if isinstance(public, Dataset) else replace(cast(Source, public), side=side).load(progress)
-        known = extract(others, pipeline, cache=cache, progress=progress), _public_labels(others, wish)
-        _refuse_overlap(features[rows], known[0])
-    progress("building the index", 0, None)
-    plan = _Build(wish, folder, before, numbers, features[rows], dataset.images.shape[1], secret, notes)
-    central = wish.mode == "central"
-    if wish.mode == "local":
-        versions = np.array([np.frombuffer(sha256(dataset.images[row]).digest(), dtype=np.uint8) for row in rows])
-        gallery = plan.local(known, origin.missing(dataset), versions)
-    else:
-        gallery = plan.central(None if isinstance(known, LocalHasher) else known[0]) if central else plan.open()
-    gallery.save(folder)
-    return gallery
+        before = _gallery_before(options, folder)
+        notes: list[str] = []
+        if options.features == "auto":
+            chosen, note = choose_features(source) if before is None else (before.features, "")
+            options, notes = replace(options, features=chosen), [note] if note else []
+        if options.mode == "local" and before is None:
+            _check_codebook(options, public is not None or options.public_share is not None)
+        pipeline = feature_pipeline(options.features)
+        side = reading_side(pipeline) if before is None else before.side
+        source = replace(source, side=side)
+        dataset = source.load(progress)
+        if dataset.images is None:
+            raise DataError(f"{dataset.name} comes without pictures. A gallery is made of pictures.")
+        if options.per_person is not None and dataset.persons is not None:  # a promise that cannot be kept
+            most = int(np.bincount(dataset.persons[dataset.persons >= 0], minlength=1).max())
+            if most > options.per_person:
+                raise InputError(f"somebody in {dataset.name} has {most} pictures, more than --per-person allows.")
+        origin = _keep_origin(source, dataset, options, folder, secret)
+        features = extract(dataset, pipeline, cache=cache, progress=progress)
+        numbers, rows = origin.rows(dataset, "indexed")
+        opened = origin.rows(dataset, "public")[1]
+        known: _Public = features[opened], _public_labels(dataset.take(opened), options) if before is None else None
+        if isinstance(public, LocalHasher):
+            known = public if before is None else known
+        elif public is not None and before is None:
+            others = public if isinstance(public, Dataset) else replace(cast(Source, public), side=side).load(progress)
+            known = extract(others, pipeline, cache=cache, progress=progress), _public_labels(others, options)
+            _refuse_overlap(features[rows], known[0])
+        progress("building the index", 0, None)
+        plan = _Build(options, folder, before, numbers, features[rows], dataset.images.shape[1], secret, notes)
+        central = options.mode == "central"
+        if options.mode == "local":
+            versions = np.array([np.frombuffer(sha256(dataset.images[row]).digest(), dtype=np.uint8) for row in rows])
+            gallery = plan.local(known, origin.missing(dataset), versions)
+        else:
+            gallery = plan.central(None if isinstance(known, LocalHasher) else known[0]) if central else plan.open()
+        gallery.save(folder)
+        return gallery
 
 
 @dataclass(frozen=True, eq=False)
 class _Build:
-    wish: Wish
+    options: BuildOptions
     folder: Path
     before: Gallery | None
     numbers: NDArray[np.int64]
@@ -228,7 +219,7 @@ class _Build:
     notes: list[str]
 
     def local(self, public: _Public, gone: NDArray[np.int64], versions: NDArray[np.uint8]) -> Gallery:
-        assert self.wish.epsilon is not None
+        assert self.options.epsilon is not None
         if isinstance(public, LocalHasher):
             learned = public
         elif self.before is None:
@@ -238,7 +229,7 @@ class _Build:
             learned = self.before.hasher
         index = SymbolIndex(learned.outputs_)
         if gallery_file(self.folder) is None:  # should this build be killed, the next one releases by this codebook too
-            self._gallery(learned.statement(self.secret, per_person=self.wish.per_person), learned, index).save(
+            self._gallery(learned.statement(self.secret, per_person=self.options.per_person), learned, index).save(
                 self.folder
             )
         hasher, ledger = self._hasher(path=self._releases(learned))
@@ -252,16 +243,20 @@ class _Build:
                 f"up to {hasher.releases_.excess + hasher.releases_.most_releases} times epsilon. Your ledger counts "
                 "that; the published statement does not tell it, for which pictures are equal is private."
             )
-        return self._gallery(_as_spent(hasher.statement_, ledger, self.wish.unit), learned, index)
+        return self._gallery(_as_spent(hasher.statement_, ledger, self.options.unit), learned, index)
 
     def _learned(self, public: Floats, labels: NDArray[np.int64] | None) -> LocalHasher:
         """Return the codebook of public pictures, or the shipped one where these are too few to learn from."""
-        wish = self.wish
-        assert wish.epsilon is not None
-        share = wish.epsilon / (wish.per_person or 1)
-        hasher = LocalHasher(share, kinds="auto" if wish.kinds is None else wish.kinds, random_state=wish.random_state)
-        few = len(public) < FEWEST_PUBLIC and wish.kinds is None and labels is None
-        if wish.codebook == "shipped" or (wish.codebook == "auto" and wish.features == SHIPPED_FEATURES and few):
+        options = self.options
+        assert options.epsilon is not None
+        share = options.epsilon / (options.per_person or 1)
+        hasher = LocalHasher(
+            share, kinds="auto" if options.kinds is None else options.kinds, random_state=options.random_state
+        )
+        few = len(public) < FEWEST_PUBLIC and options.kinds is None and labels is None
+        if options.codebook == "shipped" or (
+            options.codebook == "auto" and options.features == SHIPPED_FEATURES and few
+        ):
             hasher.take(shipped_codebook())
             why = f"{len(public)} public pictures are too few to learn from" if len(public) else "no public pictures"
             self.notes.append(f"The codebook is the shipped one ({why}): {hasher.chosen}.")
@@ -274,26 +269,26 @@ class _Build:
         """Learn a private hash function from the pictures, and index their exact codes for the owner alone."""
         if self.before is not None:
             assert isinstance(self.before.hasher, HashFunction)
-            kept = {*self.wish.settings, "numbers"}
+            kept = {*self.options.settings, "numbers"}
             held = {name: value for name, value in self.before.settings.items() if name not in kept}
             return self._gallery(self.before.statement, self.before.hasher, self._codes(self.before.hasher), held)
         public = public if public is not None and len(public) else None
-        clip = _CLIPS.get(self.wish.features, 1.0)
+        clip = _CLIPS.get(self.options.features, 1.0)
         if public is not None:
             clip = float(np.median(np.linalg.norm(public, axis=1)))
-        hasher, ledger = self._hasher(mode="central", bits=self.wish.bits, delta=self.wish.delta, clip=clip)
+        hasher, ledger = self._hasher(mode="central", bits=self.options.bits, delta=self.options.delta, clip=clip)
         hasher.fit(self.features, public=public)
         assert isinstance(hasher.hasher_, CentralHasher)
         self.notes.append(f"The hash function is {hasher.hasher_.done_}.")
         function, statement = hasher.hasher_.function_, hasher.statement_
-        spent = _as_spent(statement, ledger, self.wish.unit) if hasher.hasher_.released_ else statement
+        spent = _as_spent(statement, ledger, self.options.unit) if hasher.hasher_.released_ else statement
         made = {"clip": clip, "public start": public is not None}
         return self._gallery(spent, function, self._codes(function), made)
 
     def open(self) -> Gallery:
         """Index codes that hide nothing: ITQ, learned from the pictures themselves."""
-        bits = min(self.wish.bits, self.features.shape[1], len(self.features) - 1)
-        function = ITQ(bits, random_state=self.wish.random_state).fit(self.features).function_
+        bits = min(self.options.bits, self.features.shape[1], len(self.features) - 1)
+        function = ITQ(bits, random_state=self.options.random_state).fit(self.features).function_
         return self._gallery(_open_statement(bits), function, self._codes(function))
 
     def _codes(self, function: HashFunction) -> HammingIndex:
@@ -309,27 +304,27 @@ class _Build:
         index: HammingIndex | SymbolIndex,
         made: Mapping[str, Any] | None = None,
     ) -> Gallery:
-        wish, notes = self.wish, tuple(self.notes)
-        settings = wish.settings | dict(made or {})
+        options, notes = self.options, tuple(self.notes)
+        settings = options.settings | dict(made or {})
         short = None
-        if wish.numbers is not None:
-            short = short_embeddings(cast(HashFunction, hasher).scores(self.features), most_of(wish.numbers))
-        return Gallery(wish.mode, wish.features, self.side, statement, hasher, index, settings, notes, short)
+        if options.numbers is not None:
+            short = short_embeddings(cast(HashFunction, hasher).scores(self.features), most_of(options.numbers))
+        return Gallery(options.mode, options.features, self.side, statement, hasher, index, settings, notes, short)
 
     def _hasher(self, **more: Any) -> tuple[PrivateHasher, Ledger]:
-        wish = self.wish
-        ledger = Ledger(wish.ledger or self.folder / PRIVATE / _LEDGER)
-        if wish.budget is not None:
+        options = self.options
+        ledger = Ledger(options.ledger or self.folder / PRIVATE / _LEDGER)
+        if options.budget is not None:
             delta = more.get("delta", 0.0)
-            ledger.set_budget(_SCOPE, unit=wish.unit, neighbours="replace", epsilon=wish.budget, delta=delta)
-        assert wish.epsilon is not None
+            ledger.set_budget(_SCOPE, unit=options.unit, neighbours="replace", epsilon=options.budget, delta=delta)
+        assert options.epsilon is not None
         hasher = PrivateHasher(
-            wish.epsilon,
-            unit=wish.unit,
-            per_person=wish.per_person,
+            options.epsilon,
+            unit=options.unit,
+            per_person=options.per_person,
             ledger=ledger,
             scope=_SCOPE,
-            random_state=wish.random_state,
+            random_state=options.random_state,
             source=self.secret,
             **more,
         )
@@ -413,8 +408,8 @@ def _keep_sheets(private: Path, sheets: Mapping[str, Any]) -> None:
 
 def _erase_sheets(private: Path, numbers: NDArray[np.int64]) -> list[str]:
     """Delete the sheets that show some of these pictures, unless they were replaced since; return their paths."""
-    sheets, hers, deleted = _sheets(private), set(numbers.tolist()), []
-    for path in [path for path, sheet in sheets.items() if hers & set(sheet["shows"])]:
+    sheets, gone, deleted = _sheets(private), set(numbers.tolist()), []
+    for path in [path for path, sheet in sheets.items() if gone & set(sheet["shows"])]:
         with storage_errors("delete", Path(path)):
             if Path(path).exists() and sha256_of(path) == sheets[path]["sha256"]:
                 Path(path).unlink()
@@ -483,18 +478,18 @@ def read_origin(folder: AnyPath) -> Origin:
     return Origin.load(path)
 
 
-def _gallery_before(wish: Wish, folder: Path) -> Gallery | None:
+def _gallery_before(options: BuildOptions, folder: Path) -> Gallery | None:
     """Return the gallery to build on; None if there is none, nothing was released of it, or it is to be relearned."""
-    if wish.relearn or wish.mode == "open" or gallery_file(folder) is None:
+    if options.relearn or options.mode == "open" or gallery_file(folder) is None:
         return None
     before = Gallery.load(folder)
     if not len(before) and not any((folder / PRIVATE).glob(f"{_RELEASES}*")):
         return None
-    features, hasher = before.features if wish.features == "auto" else wish.features, before.hasher
-    same = (before.mode, before.features) == (wish.mode, features)
-    same &= all(before.settings.get(name) == value for name, value in wish.settings.items())
+    features, hasher = before.features if options.features == "auto" else options.features, before.hasher
+    same = (before.mode, before.features) == (options.mode, features)
+    same &= all(before.settings.get(name) == value for name, value in options.settings.items())
     if isinstance(hasher, LocalHasher):
-        same &= wish.kinds in (None, hasher.kinds) and wish.public_labels <= hasher.labelled_
+        same &= options.kinds in (None, hasher.kinds) and options.public_labels <= hasher.labelled_
     if not same:
         raise InputError(
             f"{folder} holds a gallery that was made otherwise ({before.mode}, {before.features}, {before.settings}). "
@@ -503,11 +498,11 @@ def _gallery_before(wish: Wish, folder: Path) -> Gallery | None:
     return before
 
 
-def _check_codebook(wish: Wish, has_public: bool) -> None:
-    if wish.codebook == "shipped" and wish.features != SHIPPED_FEATURES:
-        raise InputError(f"the shipped codebook is for --features {SHIPPED_FEATURES}; got {wish.features}.")
-    learned = wish.codebook == "public" or wish.kinds is not None or wish.public_labels
-    if not has_public and (learned or wish.features != SHIPPED_FEATURES):
+def _check_codebook(options: BuildOptions, has_public: bool) -> None:
+    if options.codebook == "shipped" and options.features != SHIPPED_FEATURES:
+        raise InputError(f"the shipped codebook is for --features {SHIPPED_FEATURES}; got {options.features}.")
+    learned = options.codebook == "public" or options.kinds is not None or options.public_labels
+    if not has_public and (learned or options.features != SHIPPED_FEATURES):
         raise InputError(
             "local mode learns what codes mean from public pictures, never from private ones: name some with --public, "
             f"or declare a part of these public with --public-share. With --features {SHIPPED_FEATURES} (the extra "
@@ -515,30 +510,22 @@ def _check_codebook(wish: Wish, has_public: bool) -> None:
         )
 
 
-def _keep_origin(source: Source, dataset: Dataset, wish: Wish, folder: Path, secret: ByteSource) -> Origin:
+def _keep_origin(source: Source, dataset: Dataset, options: BuildOptions, folder: Path, secret: ByteSource) -> Origin:
     """Return the owner's table with all pictures in it, written before any of them is released."""
     path = folder / PRIVATE / ORIGIN
     if path.exists():
         origin = Origin.load(path).grown(source, dataset, secret)
     else:
-        opened, seed = wish.public_share or 0.0, wish.random_state
-        origin = Origin.begin(source, dataset, opened, wish.hold_out, random_state=seed, secret=secret)
+        opened, seed = options.public_share or 0.0, options.random_state
+        origin = Origin.begin(source, dataset, opened, options.hold_out, random_state=seed, secret=secret)
     origin.save(path)
     return origin
 
 
-def _check_persons(dataset: Dataset, wish: Wish) -> None:
-    """Refuse a promise to persons of whom some have more pictures, where the collection says whose a picture is."""
-    if wish.per_person is not None and dataset.persons is not None:
-        most = int(np.bincount(dataset.persons[dataset.persons >= 0], minlength=1).max())
-        if most > wish.per_person:
-            raise InputError(f"somebody in {dataset.name} has {most} pictures, more than --per-person allows.")
-
-
-def _public_labels(dataset: Dataset, wish: Wish) -> NDArray[np.int64] | None:
-    if wish.public_labels and dataset.labels is None:
+def _public_labels(dataset: Dataset, options: BuildOptions) -> NDArray[np.int64] | None:
+    if options.public_labels and dataset.labels is None:
         raise DataError(f"{dataset.name} has no classes: lay its pictures in a folder per class, or say --kinds.")
-    return dataset.labels if wish.public_labels else None
+    return dataset.labels if options.public_labels else None
 
 
 def _refuse_overlap(private: Floats, public: Floats) -> None:
@@ -571,7 +558,7 @@ def _open_statement(bits: int) -> PrivacyStatement:
         delta=None,
         randomness="none",
         neighbours="replace",
-        who_sees={"whoever has the index": "every picture's exact code, and a function learned from all pictures"},
+        who_sees={"holder of the index": "every picture's exact code, and a function learned from all pictures"},
         not_protected=("any picture: a code tells what it shows, and similar pictures are found by it",),
     )
 

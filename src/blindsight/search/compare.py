@@ -23,21 +23,19 @@ from numpy.typing import NDArray
 
 from blindsight.data import partition
 from blindsight.data.dataset import Dataset
-from blindsight.data.features import FeaturePipeline, extract
 from blindsight.data.partition import Division
+from blindsight.data.study import Prepared
 from blindsight.dp.accounting import check_positive
 from blindsight.errors import DataError, InputError, UnknownNameError
-from blindsight.files import AnyPath
 from blindsight.progress import Progress, silent
 from blindsight.search.central import CentralHasher
 from blindsight.search.codebook import shipped_codebook
 from blindsight.search.evaluation import CodeSearcher, FeatureSearcher, Ranking, Searcher, SymbolSearcher
 from blindsight.search.flipping import HammingBall, flip, paper_beta, record_beta, record_loss
 from blindsight.search.function import Floats, HashLearner, LinearHash
-from blindsight.search.hashers import ITQ, LSH, SH
+from blindsight.search.hashers import ITQ, KSH, LSH, SDH, SH
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.published import PITQ, PHashing
-from blindsight.search.supervised import KSH, SDH
 from blindsight.statement import PrivacyStatement
 
 Rows = NDArray[np.int64]
@@ -56,7 +54,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class SearchStudy:
+class SearchStudy(Prepared):
     """The three parts, ready to be searched."""
 
     name: str
@@ -72,19 +70,6 @@ class SearchStudy:
     def first_queries(self, each: int = 1) -> list[int]:
         labels = self.queries.labels
         return [int(place) for label in np.unique(labels) for place in np.flatnonzero(labels == label)[:each]]
-
-    @classmethod
-    def prepare(
-        cls,
-        dataset: Dataset,
-        division: Division,
-        pipeline: FeaturePipeline,
-        *,
-        cache: AnyPath | None = None,
-        progress: Progress = silent,
-    ) -> Self:
-        features = extract(dataset, pipeline, fit_to=division.public, cache=cache, progress=progress)
-        return cls.of(dataset, features, division)
 
     @classmethod
     def of(cls, dataset: Dataset, features: Floats, division: Division) -> Self:
@@ -337,7 +322,7 @@ def _record_statement(mechanism: str, epsilon: float) -> PrivacyStatement:
         randomness="operating system",
         neighbours="replace",
         accountant="exact",
-        who_sees={"whoever has the index": "the released codes and the public hash function", "owner": "its pictures"},
+        who_sees={"holder of the index": "the released codes and the public hash function", "owner": "its pictures"},
         assumptions=("the hash function was learned from public pictures", "each record is released once"),
         not_protected=("that a record is in the index", "people with many pictures: their losses add up"),
     )

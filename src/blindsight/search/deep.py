@@ -24,45 +24,31 @@ small random weights would start, the losses are flat.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import InputError
-from blindsight.extras import Module, Tensor, check_inputs, load_torch, seeded, to_batch
+from blindsight.extras import (
+    Module,
+    Tensor,
+    check_inputs,
+    load_torch,
+    mean_and_scale,
+    perceptron,
+    plain_layers,
+    seeded,
+    to_batch,
+)
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.search.codes import blocks, check_bits, pack
-from blindsight.search.function import Classes, Floats, HashFunction, HashLearner, LayeredHash, NetworkHash, with_head
+from blindsight.search.function import Classes, HashFunction, HashLearner, LayeredHash, NetworkHash, with_head
 
 __all__ = ["ADSH", "DPSH", "DSH", "HashNet"]
-
-_FLOOR = 0.1  # of the features' root mean variance: a feature that hardly varies is noise, not to be blown up
-
-
-def standardiser(X: Floats) -> tuple[Floats, Floats]:
-    """Return mean and scale of every feature; the scale is never 0, even of constant features."""
-    variance = X.var(axis=0, dtype=np.float64)
-    typical = variance.mean() or 1.0
-    scale = np.sqrt(variance + _FLOOR**2 * typical)
-    return X.mean(axis=0, dtype=np.float64).astype(np.float32), scale.astype(np.float32)
-
-
-def perceptron(widths: Sequence[int], device: str = "cpu") -> Module:
-    nn = load_torch().nn
-    layers = [part for size in pairwise(widths) for part in (nn.Linear(*size), nn.ReLU())]
-    return nn.Sequential(*layers[:-1]).to(device)
-
-
-def frozen(layers: Module, mean: Floats, scale: Floats) -> LayeredHash:
-    linear = [layer for layer in layers if hasattr(layer, "weight")]
-    weights = tuple(np.ascontiguousarray(layer.weight.detach().cpu().numpy().T) for layer in linear)
-    biases = tuple(layer.bias.detach().cpu().numpy().copy() for layer in linear)
-    return LayeredHash(mean, scale, weights, biases, "relu")
 
 
 def dpsh_loss(outputs: Tensor, bank: Tensor, similar: Tensor, alpha: float) -> Tensor:
@@ -274,10 +260,11 @@ class DeepHashLearner(HashLearner):
                 module = with_head(self.network, to_batch(X[:2], self.device), self.bits)
                 self._train(Training(module, X, y, generator, self.learning_rate, self.device))
                 return NetworkHash(module.eval(), X.shape[1:], self.bits, self.device)
-            mean, scale = standardiser(X)
+            mean, scale = mean_and_scale(X)
             layers = perceptron((X.shape[1], *self.hidden, self.bits), self.device)
             self._train(Training(layers, (X - mean) / scale, y, generator, self.learning_rate, self.device))
-            return frozen(layers, mean, scale)
+            weights, biases = plain_layers(layers)
+            return LayeredHash(mean, scale, tuple(weights), tuple(biases), "relu")
 
     def _batches(self, training: Training) -> Iterator[Rows]:
         training.steps = self.epochs * math.ceil(len(training.inputs) / self.batch)

@@ -28,7 +28,7 @@ t = d + 1 for codes of d bits.
     (after Micciancio, "Generalized compact knapsacks, cyclic lattices, and efficient one-way functions", 2007): two
     draws of the u_k collide if sum a_k (u_k - u'_k) = 0, a uniform member of the ideal of g = gcd(u_k - u'_k, X^n + 1),
     so with probability q^(deg g - n); that a divisor g divides one difference fixes deg g of its coefficients given the
-    others, hence has probability at most s^-deg g; X^n + 1 has n different linear factors, and the sum over all g of
+    others, so it has probability at most s^-deg g; X^n + 1 has n different linear factors, and the sum over all g of
     q^(deg g - n) s^(-12 deg g) is q^-n (1 + q / s^12)^n; eps follows from the probability of a collision.
     Given the records, c1 is so too, and c0 has density at most W^-n given c1 and the u_k. Hence but for mass eps the
     pair has probability at most (W q)^-n, and the sum over all pairs of the largest probability that any
@@ -201,10 +201,7 @@ class EncryptedQuery(Secret):
         return values.astype(np.int32)
 
 
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    zeros: list[Any]
-    weights: list[Any]
+_Asked = tuple[list[Any], list[Any]]  # the zeros and the weights of a query
 
 
 class EncryptedScan:
@@ -236,22 +233,16 @@ class EncryptedScan:
             scheme.evaluator.transform_to_ntt_inplace(part)
         for part in zeros:
             scheme.moved(part, scheme.wide)
-        return _Asked(zeros, weights)
+        return zeros, weights
 
     def answer(self, query: _Asked, source: ByteSource = system_bytes) -> bytes:
         """Return the encrypted distances or products of all records, in their order."""
-        scheme = self._scheme
-        parts = scheme.saved(
-            scheme.masked(self._sum(query.weights, block), query.zeros, source) for block in self._blocks
-        )
+        scheme, (zeros, weights) = self._scheme, query
+        parts = scheme.saved(scheme.masked(self._sum(weights, block), zeros, source) for block in self._blocks)
         return encode(_AnswerMessage(self.bits, self.most, len(self), parts))
 
     def _sum(self, weights: list[Any], block: list[Any]) -> Any:
-        evaluator, total, product = (
-            self._scheme.evaluator,
-            self._scheme.seal.Ciphertext(),
-            self._scheme.seal.Ciphertext(),
-        )
+        evaluator, (total, product) = self._scheme.evaluator, (self._scheme.seal.Ciphertext() for _ in range(2))
         evaluator.multiply_plain(weights[0], block[0], total)
         for weight, plain in zip(weights[1:], block[1:], strict=True):
             evaluator.multiply_plain(weight, plain, product)
@@ -280,10 +271,7 @@ def _scheme(bits: int, most: int = 0) -> "_Scheme":
 def _flood_width(bits: int, most: int = 0) -> int:
     """Return W, the largest prime that batching can use and that leaves an honest answer readable."""
     noise = _ERROR * _DEGREE * (bits * max(1, most) + _ZEROS * _MASK)
-    return _batching_prime(_MODULUS // plain_modulus(bits, most) - 2 * noise - 2)
-
-
-def _batching_prime(below: int) -> int:
+    below = _MODULUS // plain_modulus(bits, most) - 2 * noise - 2
     prime = (below - 2) // (2 * _DEGREE) * (2 * _DEGREE) + 1
     while not gmpy2.is_prime(prime):
         prime -= 2 * _DEGREE
@@ -374,8 +362,12 @@ class _Scheme:
     # compressed: a few bytes cannot become gigabytes.
 
     def saved(self, ciphertexts: Iterable[Any]) -> tuple[bytes, ...]:
+        parts = []
         with _scratch() as path:
-            return tuple([_saved(one, path) for one in ciphertexts])
+            for one in ciphertexts:
+                one.save(str(path))
+                parts.append(path.read_bytes())
+        return tuple(parts)
 
     def loaded(self, parts: Iterable[bytes], *, seeded: bool) -> Iterator[Any]:
         sample, numbers = self._forms[seeded]
@@ -409,11 +401,6 @@ def _scratch() -> Iterator[Path]:
     """Lend the path of a file in a folder of its own, in memory where the system has such a place."""
     with TemporaryDirectory(prefix="blindsight-bfv-", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None) as folder:
         yield Path(folder) / "ciphertext"
-
-
-def _saved(ciphertext: Any, path: Path) -> bytes:
-    ciphertext.save(str(path))
-    return path.read_bytes()
 
 
 class QueryBudget:
@@ -473,15 +460,15 @@ def statement(bits: int, queries: int, most: int = 0) -> PrivacyStatement:
     enough, near = math.ceil(held / told), "inner product" if most else "distance"
     return PrivacyStatement(
         guarantee="cryptographic",
-        summary="whoever runs the search learns neither query nor answer (BFV)",
+        summary="the operator of the search learns neither query nor answer (BFV)",
         mechanism=f"queries under BFV (degree {_DEGREE}, modulus of {_MODULUS_BITS} bits), answers masked and flooded",
         unit=None,
         epsilon=None,
         delta=None,
         randomness="operating system",
         who_sees={
-            "whoever runs the search": "that a query came, from whom and when; not the picture, its code or the answer",
-            "whoever asks": f"the {near} of the query and every picture of the index",
+            "operator of the search": "that a query came, from whom and when; not the picture, its code or the answer",
+            "asker": f"the {near} of the query and every picture of the index",
             "all who ask": f"at most {min(held, told * queries):.1f} of each picture's {held:.0f} bits on average, by "
             f"{queries} queries that tell {told:.2f} bits each, whatever was sent in place of an honest query",
         },

@@ -3,17 +3,17 @@
 *Random Flipping.* `flip` flips each bit independently, with a probability of exactly `grid_beta(beta)`. A bit then
 loses `bit_loss`, |ln((1 - beta) / beta)|, and no less. A record has many bits, and the code that is easiest to tell
 from its own is the complement: a record that is replaced by another loses `record_loss`, bits times as much
-(delta = 0), or `record_delta` at a smaller epsilon. The hash function must not depend on the record.
+(delta = 0). The hash function must not depend on the record.
 
 *The paper.* Wang, Lu and Zhang, "Searching privately by imperceptible lying", MM 2020: Algorithm 1 with U, U', beta, n
 and c as `codes`, the result, `beta`, the number of codes and `bits`. Theorem 4 claims epsilon-privacy of
 beta = e^-epsilon (`paper_beta`) whatever the size of U. That is wrong twice. The epsilon is that of a single bit: at
 epsilon = 1 a record of 48 bits loses 26. And even a bit loses more than epsilon below `SMALLEST_PAPER_EPSILON`: under
 ln 2 most bits are flipped, so that a smaller epsilon hides less. Lemma 5 states as an equality what is an upper bound
-(Jensen's inequality). Lemma 7 holds, and `expected_flips` is far tighter.
+(Jensen's inequality). Lemma 7 holds, and n c beta, the expected number of flips, is far tighter.
 
-*Instead* `response_beta` is randomised response (Warner 1965), which loses epsilon per bit, and `record_beta` and
-`record_beta_approximate` spend an epsilon on a whole record.
+*Instead* `response_beta` is randomised response (Warner 1965), which loses epsilon per bit, and `record_beta` spends an
+epsilon on a whole record.
 
 *Rounding.* A budget becomes a probability by way of `odds`, e^epsilon rounded down, and is then rounded towards 1/2,
 which never gives away more. The same goes for `grid_beta`: multiples of 2^-64, so only a beta below 2^-11 changes.
@@ -36,7 +36,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import accumulate
 
 import gmpy2
@@ -101,28 +101,6 @@ def record_beta(epsilon: float, bits: int) -> float:
     return response_beta(Fraction(float(epsilon)) / int(bits))
 
 
-def record_beta_approximate(epsilon: float, delta: float, bits: int) -> float:
-    """Return the least flip probability with which a whole record is (epsilon, delta)-private: long codes need less.
-
-    It is on the safe side of the true one by at most some 1e-11 of it, and that of `record_beta` where delta is 0.
-
-    >>> round(record_beta_approximate(4.0, 1e-6, bits=48), 3)
-    0.469
-    """
-    if not 0 <= delta < 1:
-        raise InputError(f"delta must be in [0, 1); got {delta}.")
-    # More than the rounding errors of `record_delta`, relative: those in the loss and those in the sum.
-    target, strict = delta * (1 - 1e-11), epsilon * (1 - 1e-14)
-    enough, too_little = record_beta(epsilon, bits), 0.0
-    while enough - too_little > 1e-14 * enough:
-        beta = (enough + too_little) / 2
-        if record_delta(beta, bits, strict) <= target:
-            enough = beta
-        else:
-            too_little = beta
-    return enough
-
-
 def bit_loss(beta: float) -> float:
     """Return the exact privacy loss |ln((1 - beta) / beta)| of one bit: infinite where beta is 0 or 1."""
     _check_beta(beta)
@@ -136,31 +114,6 @@ def record_loss(beta: float, bits: int) -> float:
     """Return the exact privacy loss of a record, all bits of which are released: the ratio for complementary codes."""
     check_bits(bits)
     return int(bits) * bit_loss(beta)
-
-
-def record_delta(beta: float, bits: int, epsilon: float) -> float:
-    """Return the smallest delta with which releasing a record is (epsilon, delta)-private.
-
-    It is right to 12 digits for some epsilon that agrees with the one given to 15. Of two complementary codes a release
-    agrees with the true one in k bits with binomial probability, and its loss is (2k - bits) `bit_loss`; delta is the
-    mean of 1 - e^(epsilon - loss) where that is positive. Codes that differ in fewer bits are no easier to tell apart:
-    they arise from complementary ones by making other bits the same.
-
-    >>> record_delta(0.25, 1, 0.0), record_delta(0.25, 48, record_loss(0.25, 48))
-    (0.5, 0.0)
-    """
-    check_bits(bits)
-    loss = bit_loss(beta)
-    if not 0 <= epsilon < math.inf:
-        raise InputError(f"epsilon must be at least 0 and finite; got {epsilon}.")
-    if loss == math.inf:
-        return 1.0
-    lie = min(beta, 1 - beta)
-    agreeing = np.arange(bits + 1)
-    excess = (2 * agreeing - bits) * loss - epsilon
-    costly = excess > 0
-    logs = _log_binomials(int(bits)) + agreeing * math.log1p(-lie) + (bits - agreeing) * math.log(lie)
-    return min(1.0, float((np.exp(logs[costly]) * -np.expm1(-excess[costly])).sum()))
 
 
 def grid_beta(beta: float) -> float:
@@ -190,24 +143,6 @@ def flip(codes: ArrayLike, bits: int, beta: float, *, source: ByteSource = syste
     return truth ^ flips
 
 
-def expected_flips(beta: float, n: int, bits: int) -> float:
-    """Return n c beta: how many bits of n codes are flipped, and no less than E ||d - d'||_1 of Lemma 7."""
-    _check_beta(beta)
-    return beta * n * bits
-
-
-def lemma5_bound(beta: float, n: int, bits: int) -> float:
-    """Return Lemma 5's 2 sqrt(beta n c): an upper bound of E ||U - U'||_F (the paper says equal)."""
-    _check_beta(beta)
-    return 2 * math.sqrt(beta * n * bits)
-
-
-def lemma7_bound(beta: float, n: int, bits: int) -> float:
-    """Return Lemma 7's n^1.5 c sqrt(beta): an upper bound of E ||d - d'||_1, the change of n Hamming distances."""
-    _check_beta(beta)
-    return n * bits * math.sqrt(n * beta)
-
-
 def _check_beta(beta: float) -> None:
     if not 0 <= beta <= 1:
         raise InputError(f"a flip probability must be in [0, 1]; got {beta}.")
@@ -231,11 +166,6 @@ def _coins(threshold: int, count: int, source: ByteSource) -> NDArray[np.uint64]
         open_words = still != 0
         pending, equal = pending[open_words], still[open_words]
     return coins
-
-
-@cache
-def _log_binomials(bits: int) -> NDArray[np.float64]:
-    return np.array([math.log(number) for number in binomials(bits)])
 
 
 def random_subsets(sizes: NDArray[np.int64], width: int, source: ByteSource = system_bytes) -> NDArray[np.bool_]:
@@ -291,10 +221,6 @@ class HammingBall:
     def __str__(self) -> str:
         wrong = float(self.expected_distance)
         return f"Hamming ball of radius {self.radius} in {self.bits} bits, {wrong:.6g} of them wrong on average"
-
-    def distance_distribution(self) -> NDArray[np.float64]:
-        """Return how likely a release is at each distance from the true code, (bits + 1,)."""
-        return np.array([float(chance) for chance in self._chances])
 
     def release(self, codes: ArrayLike, *, source: ByteSource = system_bytes) -> Codes:
         """Return packed codes, each exchanged for one drawn by its distance from it.

@@ -292,8 +292,7 @@ def load_network_hash(path: AnyPath, module: Module, device: str = "cpu") -> Net
 
 
 def function_from(name: str, arrays: Mapping[str, NDArray[Any]]) -> HashFunction:
-    from blindsight.search.hashers import SpectralHash  # which are made of what is defined here
-    from blindsight.search.supervised import KernelHash
+    from blindsight.search.hashers import KernelHash, SpectralHash  # which are made of what is defined here
 
     known: tuple[type[HashFunction], ...] = (KernelHash, LayeredHash, LinearHash, SpectralHash)
     kinds = {kind.name: kind for kind in known}

@@ -285,14 +285,9 @@ class Gallery:
     def _as_near(self, pixels: NDArray[np.uint8], found: Sequence[Found]) -> int:
         if not found:
             return 0
-        row = feature_pipeline(self.features).transform(pixels[None])
-        if isinstance(self.index, SymbolIndex):
-            assert isinstance(self.hasher, LocalHasher)
-            scores = self.hasher.symbol_scores(row)[0][self.index.symbols]
-            return int((scores.astype(np.float32) == np.float32(found[-1].nearness)).sum())  # as the index has them
-        assert isinstance(self.hasher, HashFunction)
-        distances = np.bitwise_count(self.index.codes ^ self.hasher(row)).sum(axis=1)
-        return int((distances == found[-1].nearness).sum())
+        distances = self.searcher()[1].distances(feature_pipeline(self.features).transform(pixels[None]))
+        last = found[-1].nearness * (-1 if self.mode == "local" else 1)
+        return int((distances.astype(np.float32) == np.float32(last)).sum())  # scores as the index has them
 
     def searcher(self) -> tuple[NDArray[np.int64], Searcher]:
         """Return all numbers and a searcher over them in this order, for evaluation."""

@@ -1,4 +1,4 @@
-"""Hash functions learned without labels: ITQ, random hyperplanes (LSH) and spectral hashing (SH).
+"""Hash functions by classical learners: ITQ, LSH (random hyperplanes) and SH (spectral); KSH and SDH from labels.
 
 *ITQ*: principal components, rotated until they lose least when only their signs are kept; no iteration raises the loss
 (`losses_`). Y. Gong, S. Lazebnik, A. Gordo, F. Perronnin, "Iterative Quantization: A Procrustean Approach to Learning
@@ -21,19 +21,42 @@ principal directions, the best codes would be thresholded eigenfunctions of the 
 The `bits` with the smallest eigenvalues are kept: those with the smallest k / (b - a), whatever eps is. Like the paper,
 the code leaves products of several directions out. In `SpectralHash` a column of `matrix` is k pi / (b - a) on the
 direction it slices, `phase` is k pi a / (b - a), and sin(pi/2 + t) is written cos(t).
+
+Over a Gaussian kernel, from labels, KSH learns by pairs of rows, SDH by a classifier of codes.
+
+*KSH* (Liu, Wang, Ji, Jiang and Chang, "Supervised Hashing with Kernels", CVPR 2012) wants the inner products of the
+codes of l labelled rows to be r for pairs of one class and -r for the others, r being the number of bits: it minimises
+|| sum_k h_k h_k^T - r S ||^2 greedily. With R_k = r S - sum_(t<k) h_t h_t^T, bit k maximises h^T R_k h over
+h = sgn(K a), by gradient steps from the spectral relaxation on a sigmoid-smoothed objective; the better of the two is
+kept. The paper climbs by Nesterov's method, this by L-BFGS in coordinates where the kernel features are orthonormal.
+S = 2 Y Y^T - 1 1^T with the classes Y as indicators, so R is never laid out, and thousands of rows can take part.
+Symbols: a_k is a column of `KernelHash.matrix`, mu_j is `mean`, l `pairs_rows`, m `anchors`.
+
+*SDH* (Shen, Shen, Liu and Shen, "Supervised Discrete Hashing", CVPR 2015) minimises over codes B, classifier W and
+projection P
+
+    || Y - B W ||^2 + lam || W ||^2 + nu || B - phi(X) P ||^2,    B in {-1, +1}
+
+where phi are kernel features of some anchor rows. W is a ridge regression (G-step, `ridge`), P a least-squares fit
+(F-step, `_projection`), and B is improved bit by bit, each column in closed form with all others fixed (B-step,
+`discrete_descent`). No step raises the objective. B (L x n there) is `codes`, n x bits; W `classifier`; F(x) `fitted`.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
+from scipy.linalg import cho_factor, cho_solve, eigh, svd
+from scipy.optimize import minimize
 
 from blindsight.errors import InputError
 from blindsight.rng import science
 from blindsight.search.codes import blocks
-from blindsight.search.function import Classes, Floats, HashLearner, LinearHash
+from blindsight.search.function import Classes, Floats, HashFunction, HashLearner, LinearHash
+
+Doubles = NDArray[np.float64]
 
 _ROWS = 2048  # rows at a time: with up to a few hundred columns they stay in the processor's cache
 _ROUNDING = float(np.finfo(np.float32).eps)
@@ -198,3 +221,261 @@ def smallest_modes(sides: NDArray[np.float64], count: int) -> tuple[NDArray[np.i
     k = np.arange(1, count + 1)
     order = np.argsort((k / sides[:, None]).ravel(), kind="stable")[:count]
     return order // count, k[order % count]
+
+
+_KERNEL_ROWS = 4096  # rows whose kernel features are in memory at once, besides those asked for
+_RANK = 1e-4  # singular values of the kernel features below this share of the largest are taken for noise
+_STEPS = 50  # of L-BFGS for one bit
+
+
+@dataclass(frozen=True, eq=False)
+class KernelHash(HashFunction):
+    """sign((k(x) - mean) matrix), where k_j(x) = exp(-|x - anchor_j|^2 / (2 bandwidth^2))."""
+
+    anchors: Floats
+    bandwidth: float
+    mean: Floats
+    matrix: Floats
+    name: ClassVar[str] = "kernel"
+
+    def __post_init__(self) -> None:
+        self._check_numbers()
+        if not 0 < self.bandwidth < np.inf:
+            raise InputError(f"the bandwidth of a kernel must be positive; got {self.bandwidth}.")
+        shapes = self.anchors.shape, self.mean.shape, self.matrix.shape
+        if [len(shape) for shape in shapes] != [2, 1, 2] or len({shape[0] for shape in shapes}) > 1 or 0 in shapes[2]:
+            raise InputError("anchors {}, mean {} and matrix {} do not fit each other.".format(*shapes))
+
+    @property
+    def bits(self) -> int:
+        return int(self.matrix.shape[1])
+
+    @property
+    def dimension(self) -> int:
+        return int(self.anchors.shape[1])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {**super().arrays(), "bandwidth": np.array(self.bandwidth, dtype=np.float64)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        return cls(arrays["anchors"], float(arrays["bandwidth"]), arrays["mean"], arrays["matrix"])
+
+    def _scores(self, X: Floats) -> Floats:
+        scores = np.empty((len(X), self.bits), dtype=np.float32)
+        for span in blocks(len(X), _KERNEL_ROWS):
+            features = kernel_features(X[span], self.anchors, self.bandwidth)
+            scores[span] = (features - self.mean) @ self.matrix
+        return scores
+
+
+def squared_distances(X: Floats, anchors: Floats) -> Floats:
+    """Return |x - anchor|^2 for all rows and anchors, (n, m), never below 0."""
+    centre = anchors.mean(axis=0)  # far from the origin, the squares below would cancel each other's digits
+    rows, others = X - centre, anchors - centre
+    squares: Floats = (rows @ others.T) * np.float32(-2)
+    squares += (rows**2).sum(axis=1)[:, None]
+    squares += (others**2).sum(axis=1)
+    return np.maximum(squares, 0, out=squares)
+
+
+def kernel_features(X: Floats, anchors: Floats, bandwidth: float) -> Floats:
+    """Return exp(-|x - anchor|^2 / (2 bandwidth^2)), (n, m).
+
+    >>> x, anchors = np.float32([[0.0]]), np.float32([[0.0], [2.0]])
+    >>> kernel_features(x, anchors, bandwidth=2.0).round(4)
+    array([[1.    , 0.6065]], dtype=float32)
+    """
+    features = np.empty((len(X), len(anchors)), dtype=np.float32)
+    for span in blocks(len(X), _KERNEL_ROWS):
+        exponents = squared_distances(X[span], anchors)
+        exponents *= np.float32(-0.5 / bandwidth**2)
+        np.exp(exponents, out=features[span])
+    return features
+
+
+def choose_anchors(
+    X: Floats, anchors: int, bandwidth: float | None, generator: np.random.Generator
+) -> tuple[Floats, float]:
+    """Draw rows as anchors; 2 bandwidth^2 is, unless given, the mean squared distance of rows and anchors."""
+    if anchors < 1:
+        raise InputError(f"a kernel needs at least 1 anchor; got {anchors}.")
+    chosen = X[np.sort(generator.choice(len(X), size=min(anchors, len(X)), replace=False))]
+    if bandwidth is None:
+        sample = X[generator.choice(len(X), size=min(_KERNEL_ROWS, len(X)), replace=False)]
+        bandwidth = float(np.sqrt(squared_distances(sample, chosen).mean(dtype=np.float64) / 2))
+        if bandwidth == 0:
+            raise InputError("all rows are equal: there is nothing to tell apart. Check the features.")
+    elif not 0 < bandwidth < np.inf:
+        raise InputError(f"bandwidth must be positive; got {bandwidth}. Leave it out to have it measured.")
+    return chosen, bandwidth
+
+
+@dataclass(eq=False, repr=False)
+class KSH(HashLearner):
+    """Kernel-based supervised hashing: `bits` greedy bits over `anchors` rows, from the pairs among `pairs_rows` rows.
+
+    Any number of bits can be learned; where rows are fewer, all serve. The kernel's `bandwidth` is measured if None.
+    """
+
+    supervised = True
+
+    bits: int
+    anchors: int = 300
+    pairs_rows: int = 5000
+    bandwidth: float | None = None
+    random_state: int | np.random.Generator | None = 0
+
+    def _learn(self, X: Floats, y: Classes | None) -> KernelHash:
+        assert y is not None
+        if self.pairs_rows < 2:
+            raise InputError(f"pairs_rows must be at least 2; got {self.pairs_rows}.")
+        generator = science(self.random_state)
+        anchors, bandwidth = choose_anchors(X, self.anchors, self.bandwidth, generator)
+        labelled = generator.choice(len(X), size=min(self.pairs_rows, len(X)), replace=False)
+        features = kernel_features(X[labelled], anchors, bandwidth)
+        mean = features.mean(axis=0)
+        basis, back = _orthonormal(features - mean)
+        residual = Residual.of(y[labelled], self.bits)
+        columns = []
+        for _ in range(self.bits):
+            weights = greedy_bit(basis, residual)
+            columns.append(back @ weights)
+            residual = residual.without(signs(basis @ weights))
+        matrix = np.stack(columns, axis=1)
+        return KernelHash(anchors, bandwidth, mean, matrix.astype(np.float32))
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """R = bits S - sum of h h^T over the bits so far, held as its factors: `left @ diag(weights) @ left.T`."""
+
+    left: Doubles
+    weights: Doubles
+
+    @classmethod
+    def of(cls, classes: Classes, bits: int) -> Self:
+        """Return bits S, where S is +1 for pairs of one class and -1 for all others."""
+        indicators = (classes[:, None] == np.unique(classes)).astype(np.float64)
+        left = np.column_stack([indicators, np.ones(len(classes))])
+        return cls(left, np.array([2.0 * bits] * indicators.shape[1] + [-1.0 * bits]))
+
+    def without(self, bit: Doubles) -> "Residual":
+        return Residual(np.column_stack([self.left, bit]), np.append(self.weights, -1.0))
+
+    def times(self, vector: Doubles) -> Doubles:
+        return np.asarray(self.left @ (self.weights * (vector @ self.left)))
+
+    def between(self, basis: Doubles) -> Doubles:
+        projected = basis.T @ self.left
+        return np.asarray((projected * self.weights) @ projected.T)
+
+    def gain(self, bit: Doubles) -> float:
+        """Return h^T R h: how much the bit contributes."""
+        return float(bit @ self.times(bit))
+
+
+def greedy_bit(basis: Doubles, residual: Residual) -> Doubles:
+    """Return weights a such that sgn(basis @ a) has a large h^T R h, at least that of the spectral relaxation."""
+    rows, rank = basis.shape
+    _, leading = eigh(residual.between(basis), subset_by_index=[rank - 1, rank - 1])
+    start = leading[:, 0] * np.sqrt(rows)
+    refined = minimize(smoothed_loss, start, (basis, residual), "L-BFGS-B", jac=True, options={"maxiter": _STEPS}).x
+    return max(start, refined, key=lambda weights: residual.gain(signs(basis @ weights)))
+
+
+def smoothed_loss(weights: Doubles, basis: Doubles, residual: Residual) -> tuple[float, Doubles]:
+    """Return -b^T R b / l with b = 2 / (1 + exp(-basis a)) - 1, the smooth stand-in for the signs, and its gradient."""
+    smooth = np.tanh(basis @ weights / 2)
+    pulled = residual.times(smooth) / len(basis)
+    return -float(smooth @ pulled), -((pulled * (1 - smooth**2)) @ basis)
+
+
+def signs(scores: Doubles) -> Doubles:
+    return np.where(scores >= 0, 1.0, -1.0)
+
+
+def _orthonormal(features: Floats) -> tuple[Doubles, Doubles]:
+    """Return an orthonormal basis of the features' columns and the matrix that gives it: basis = features @ back."""
+    left, values, right = svd(features.astype(np.float64), full_matrices=False)
+    kept = values > _RANK * values[0]
+    if not kept.any():
+        raise InputError("the labelled rows cannot be told apart by the kernel. Are they all equal?")
+    return left[:, kept], right[kept].T / values[kept]
+
+
+_SWEEPS = 10  # over all bits in one B-step, unless none changes before
+_JITTER = 1e-6  # of the mean diagonal: anchors that lie close together make kernel features nearly dependent
+
+
+@dataclass(eq=False, repr=False)
+class SDH(HashLearner):
+    """Supervised discrete hashing: `iterations` rounds of the three steps over `anchors` rows (at most all).
+
+    Any number of bits can be learned. Takes 4 n anchors bytes of memory. The kernel's `bandwidth` is measured if None.
+    """
+
+    supervised = True
+
+    bits: int
+    anchors: int = 1000
+    iterations: int = 5
+    nu: float = 1e-5
+    lam: float = 1.0
+    bandwidth: float | None = None
+    random_state: int | np.random.Generator | None = 0
+
+    def _learn(self, X: Floats, y: Classes | None) -> KernelHash:
+        assert y is not None
+        if self.iterations < 1 or not self.nu >= 0 or not self.lam > 0:
+            raise InputError(
+                f"SDH needs iterations >= 1, nu >= 0 and lam > 0; got {self.iterations}, {self.nu} and {self.lam}."
+            )
+        generator = science(self.random_state)
+        anchors, bandwidth = choose_anchors(X, self.anchors, self.bandwidth, generator)
+        features = kernel_features(X, anchors, bandwidth)
+        factor = _gram_factor(features)
+        labels = np.eye(int(y.max()) + 1)[y]
+        codes = np.where(generator.random((len(X), self.bits)) < 0.5, -1.0, 1.0)
+        matrix = _projection(features, factor, codes)
+        for _ in range(self.iterations):
+            classifier = ridge(codes, labels, self.lam)
+            fitted = (features @ matrix).astype(np.float64)
+            codes = discrete_descent(codes, labels, classifier, fitted, self.nu)
+            matrix = _projection(features, factor, codes)
+        return KernelHash(anchors, bandwidth, np.zeros(len(anchors), dtype=np.float32), matrix)
+
+
+def ridge(codes: Doubles, labels: Doubles, lam: float) -> Doubles:
+    return np.asarray(cho_solve(cho_factor(codes.T @ codes + lam * np.eye(codes.shape[1])), codes.T @ labels))
+
+
+def discrete_descent(codes: Doubles, labels: Doubles, classifier: Doubles, fitted: Doubles, nu: float) -> Doubles:
+    """Return codes none of whose columns can be improved alone (or that were swept `_SWEEPS` times)."""
+    codes = codes.copy()
+    target = labels @ classifier.T + nu * fitted  # Q
+    overlap = classifier @ classifier.T
+    for _ in range(_SWEEPS):
+        before = codes.copy()
+        for bit in range(codes.shape[1]):
+            others = codes @ overlap[:, bit] - codes[:, bit] * overlap[bit, bit]
+            wish = target[:, bit] - others
+            codes[:, bit] = np.where(wish == 0, codes[:, bit], np.sign(wish))
+        if np.array_equal(codes, before):
+            break
+    return codes
+
+
+def _gram_factor(features: Floats) -> tuple[Doubles, bool]:
+    """Return the Cholesky factor of phi^T phi, summed in double precision: single would lose its small eigenvalues."""
+    gram = np.zeros((features.shape[1], features.shape[1]))
+    for span in blocks(len(features), _KERNEL_ROWS):
+        rows = features[span].astype(np.float64)
+        gram += rows.T @ rows
+    gram.flat[:: len(gram) + 1] += _JITTER * gram.diagonal().mean()
+    lower: tuple[Doubles, bool] = cho_factor(gram, overwrite_a=True)
+    return lower
+
+
+def _projection(features: Floats, factor: tuple[Doubles, bool], codes: Doubles) -> Floats:
+    return np.asarray(cho_solve(factor, (features.T @ codes.astype(np.float32)).astype(np.float64)), dtype=np.float32)

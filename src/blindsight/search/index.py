@@ -71,6 +71,7 @@ _WORTHWHILE = 0.5  # share of the lists above which comparing all codes is about
 _EXACT_ROWS = 1_000_000  # up to here all codes are compared unless lists are asked for
 _SPARE = 16  # hits searched beyond those wanted, in case removed ones are among them
 _FEWEST = 64  # codes below which lists make no sense
+_TOMBSTONES = 32  # that any index may have
 _CODES, _SYMBOLS = "blindsight/code-index.1", "blindsight/symbol-index.1"
 _HALF = 16  # symbols that fit into half a byte
 
@@ -315,7 +316,7 @@ class HammingIndex(_Index):
     def remove(self, ids: ArrayLike) -> int:
         """Remove what is there of these ids; return how many were. One in about sqrt(n) removals moves all codes."""
         removed = self._rows.remove(ids)
-        if self._rows.crowded:
+        if len(self._rows.gone) > max(_TOMBSTONES, math.isqrt(len(self._rows.values))):
             self._close_gaps()
         return removed
 

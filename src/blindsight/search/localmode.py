@@ -131,9 +131,9 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
         assumptions = ["the codebook was learned from public data only: no private record is among them"]
         not_protected = [
             "that a record exists, and how many there are",
-            "that a record was edited, from whoever sees two versions of the index: edited records are released again",
+            "that a record was edited, from anyone with two versions of the index: edited records are released again",
             "a picture that is there under several names, or comes back under another: it is released once for each",
-            "queries, where whoever asks sends them to somebody else",
+            "queries, where the asker sends them to somebody else",
         ]
         if releases > 1:
             accounted.append(f"times {releases}, for some record was released that often (basic composition)")
@@ -158,7 +158,7 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
             who_sees={
                 "owner": "the record and its true symbol",
                 "holder of the index": "one noisy release per record, and which record it belongs to",
-                "whoever asks": "the own query, which is not noised and not protected, and the ranked releases",
+                "asker": "the own query, which is not noised and not protected, and the ranked releases",
                 "anyone": "the codebook" if shipped else "the codebook, which holds the public features",
             },
             assumptions=tuple(assumptions),

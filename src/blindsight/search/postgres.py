@@ -472,7 +472,7 @@ class PostgresIndex:
         locking = " FOR UPDATE OF collection" if lock else ""
         row = connection.execute(query + locking, (self.kind, self._number)).fetchone()
         if row is None:
-            raise StorageError(f"the collection {self.collection!r} was deleted. Open it again to begin anew.")
+            raise StorageError(f"the collection {self.collection!r} was deleted. Open it again to start over.")
         return _Collection(*row)
 
     def _read(self, doing: str, nothing: T, work: Callable[[_Table], T]) -> T:

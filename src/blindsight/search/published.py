@@ -134,7 +134,7 @@ class PHashing(BaseEstimator):  # type: ignore[misc]
                 "changes the codes of others, so not even that is proven"
             )
             not_protected.append(
-                "the records from which the function was learned, against whoever studies the function"
+                "the records from which the function was learned, against anyone who studies the function"
             )
         if self.epsilon < math.log(2):
             reasons.append("more than half of the bits are flipped, so that a smaller epsilon hides less")
@@ -144,7 +144,7 @@ class PHashing(BaseEstimator):  # type: ignore[misc]
             unit="record",
             randomness=randomness_of(self.source),
             who_sees={
-                "whoever has the index": f"the flipped codes, the hash function (learned from {learned}), and the "
+                "holder of the index": f"the flipped codes, the hash function (learned from {learned}), and the "
                 "unflipped code of every query",
                 "owner of a record": "its features and its code",
             },
@@ -225,7 +225,7 @@ class PITQ(HashLearner):
             delta=None,
             randomness=randomness_of(self.source),
             who_sees={
-                "whoever has the index": "the true code of every record, and the hash function, learned from all",
+                "holder of the index": "the true code of every record, and the hash function, learned from all",
                 "owner of a record": "its features and its code",
             },
             not_protected=(

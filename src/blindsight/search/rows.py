@@ -41,7 +41,6 @@ IdKind = Literal["integers", "text"]
 Positions = NDArray[np.int64]
 
 _UNSORTED = 65_536  # ids that may wait in the dictionary before everything is sorted again
-_FEW = 32  # tombstones that any table may have
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,10 +302,6 @@ class Rows:
         new = np.unique(found[found >= 0])
         self.gone = np.union1d(self.gone, new) if len(new) else self.gone
         return len(new)
-
-    @property
-    def crowded(self) -> bool:
-        return len(self.gone) > max(_FEW, math.isqrt(len(self.values)))
 
     def buries(self, ids: ArrayLike) -> bool:
         """Tell whether rows of some of these ids were removed whose gaps are not closed."""

@@ -15,23 +15,20 @@ in none.
 """
 
 import math
-from itertools import pairwise
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from blindsight.errors import InputError
-from blindsight.extras import require
+from blindsight.extras import Module, Tensor, load_torch, mean_and_scale, perceptron, plain_layers, seeded
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.sift.labels import Labels, check_sides
 from blindsight.sift.ppls import SiftEstimator
 from blindsight.sift.sift import Features, Floats, LayeredSift, Layers, finite_blocks
 from blindsight.validation import check_shape
-
-Tensor = Any
-Module = Any
 
 KERNEL = 3.0
 _BANDWIDTHS = (0.1, 0.5, 2.0)  # of the Gaussian kernels, in units of the outputs' total variance
@@ -40,51 +37,37 @@ _HEAD = 32  # hidden units that read the public attributes
 _DROPPED_FEATURES, _DROPPED_UNITS, _DECAY = 0.2, 0.5, 1e-3  # against learning rows by heart
 _ADVERSARY_RATE = 3e-3
 _FRESH_STARTS = 5  # of adversaries during training, none in its last fifth
-_FLAT = 0.1  # of the typical deviation, added so that features which hardly vary are not blown up
 
 
+@dataclass(eq=False, repr=False)
 class AdversarialSift(SiftEstimator):
     """Fits a `LayeredSift` of `n_components` numbers; `privacy` weighs hiding against telling. Needs extra `deep`."""
 
-    sift_: LayeredSift
-
-    def __init__(
-        self,
-        n_components: int = 5,
-        privacy: float = 1.0,
-        *,
-        hidden: int = 128,
-        adversaries: int = 3,
-        steps: int = 1000,
-        batch: int = 512,
-        learning_rate: float = 1e-3,
-        random_state: int = 0,
-        pipeline: str = "",
-        progress: Progress = silent,
-    ) -> None:
-        self.n_components = n_components
-        self.privacy = privacy
-        self.hidden = hidden
-        self.adversaries = adversaries
-        self.steps = steps
-        self.batch = batch
-        self.learning_rate = learning_rate
-        self.random_state = random_state
-        self.pipeline = pipeline
-        self.progress = progress
+    n_components: int = 5
+    privacy: float = 1.0
+    _: KW_ONLY
+    hidden: int = 128
+    adversaries: int = 3
+    steps: int = 1000
+    batch: int = 512
+    learning_rate: float = 1e-3
+    random_state: int = 0
+    pipeline: str = ""
+    progress: Progress = silent
+    sift_: LayeredSift = field(init=False)
 
     def fit(self, X: Features, public: ArrayLike, private: ArrayLike) -> Self:
         """Learn from features (n, d) and labels 1, 0 and -1 (unknown), each (n,) or (n, attributes)."""
         self._check_parameters()
-        torch = _torch()
         rows = check_shape(X)
         told, hidden = check_sides(public, private, rows.shape[0])
         features = np.concatenate(list(finite_blocks(rows, rows.shape[1])))
-        mean, scale = _units(features)
+        if not np.ptp(features, axis=0).any():
+            raise InputError("no feature varies. Are these really features of different pictures?")
+        mean, scale = mean_and_scale(features)
         generator = science(self.random_state)
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(int(generator.integers(2**63)))
-            scaled = torch.from_numpy((features - mean) / scale)
+        with seeded(generator, "cpu"):
+            scaled = load_torch().from_numpy((features - mean) / scale)
             encoder = self._train(scaled, _Side(told), _Side(hidden), generator)
         self.sift_ = LayeredSift(_frozen(encoder, scaled, mean, scale), pipeline=self.pipeline)
         self.n_features_in_ = self.sift_.dimension
@@ -100,13 +83,13 @@ class AdversarialSift(SiftEstimator):
 
     def _train(self, scaled: Tensor, public: "_Side", private: "_Side", generator: np.random.Generator) -> Module:
         """The outputs are not of unit variance yet."""
-        torch = _torch()
+        torch = load_torch()
         nn = torch.nn
         wide = (scaled.shape[1], self.hidden, self.n_components)
-        first, relu, last = _perceptron(wide)
+        first, relu, last = perceptron(wide)
         encoder = nn.Sequential(nn.Dropout(_DROPPED_FEATURES), first, relu, nn.Dropout(_DROPPED_UNITS), last)
         unit = nn.BatchNorm1d(self.n_components, affine=False)
-        head = _perceptron((self.n_components, _HEAD, public.labels.shape[1]))
+        head = perceptron((self.n_components, _HEAD, public.labels.shape[1]))
         optimiser = torch.optim.AdamW(
             [*encoder.parameters(), *head.parameters()], self.learning_rate, weight_decay=_DECAY
         )
@@ -134,10 +117,10 @@ class _Side:
     def __init__(self, labels: Labels) -> None:
         yes, no = labels == 1, labels == 0
         weights = (yes / yes.mean(axis=0) + no / no.mean(axis=0)) / 2
-        self.labels, self.weights = (_torch().from_numpy(part.astype(np.float32)) for part in (labels, weights))
+        self.labels, self.weights = (load_torch().from_numpy(part.astype(np.float32)) for part in (labels, weights))
 
     def loss(self, logits: Tensor, rows: Tensor) -> Tensor:
-        losses = _torch().nn.functional.softplus(logits) - self.labels[rows] * logits
+        losses = load_torch().nn.functional.softplus(logits) - self.labels[rows] * logits
         return (self.weights[rows] * losses).mean()
 
 
@@ -148,8 +131,8 @@ class _Adversary:
         self.renew()
 
     def renew(self) -> None:
-        self._network = _perceptron(self._widths)
-        self._optimiser = _torch().optim.Adam(self._network.parameters(), _ADVERSARY_RATE)
+        self._network = perceptron(self._widths)
+        self._optimiser = load_torch().optim.Adam(self._network.parameters(), _ADVERSARY_RATE)
 
     def learn(self, outputs: Tensor, rows: Tensor) -> None:
         _descend(self._optimiser, self._private.loss(self._network(outputs), rows))
@@ -174,15 +157,9 @@ def _descend(optimiser: Any, loss: Tensor) -> None:
     optimiser.step()
 
 
-def _perceptron(widths: tuple[int, ...]) -> Module:
-    nn = _torch().nn
-    layers = [part for size in pairwise(widths) for part in (nn.Linear(*size), nn.ReLU())]
-    return nn.Sequential(*layers[:-1])
-
-
 def _frozen(encoder: Module, scaled: Tensor, mean: Floats, scale: Floats) -> Layers:
     """The outputs become centred and of unit variance on the training rows."""
-    torch = _torch()
+    torch = load_torch()
     with torch.no_grad():
         outputs = encoder(scaled).double()
     deviation = outputs.std(0, correction=0)
@@ -191,20 +168,6 @@ def _frozen(encoder: Module, scaled: Tensor, mean: Floats, scale: Floats) -> Lay
             "the training came to nothing: outputs are constant or overflow. Lower learning_rate or privacy."
         )
     centre, deviation = outputs.mean(0).numpy(), deviation.numpy()
-    linear = [layer for layer in encoder if hasattr(layer, "weight")]
-    weights = [layer.weight.detach().numpy().T for layer in linear]
-    biases = [layer.bias.detach().numpy() for layer in linear]
+    weights, biases = plain_layers(encoder)
     weights[-1], biases[-1] = weights[-1] / deviation, (biases[-1] - centre) / deviation
     return Layers(mean, scale, tuple(weights), tuple(biases))
-
-
-def _units(X: Floats) -> tuple[Floats, Floats]:
-    variance = X.var(axis=0, dtype=np.float64)
-    if not variance.any():
-        raise InputError("no feature varies. Are these really features of different pictures?")
-    scale = np.sqrt(variance + _FLAT**2 * variance.mean())
-    return X.mean(axis=0, dtype=np.float64).astype(np.float32), scale.astype(np.float32)
-
-
-def _torch() -> Any:
-    return require("torch", extra="deep", purpose="training against adversaries")

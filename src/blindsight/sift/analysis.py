@@ -131,12 +131,9 @@ def cosines(directions: Array) -> Array:
 class PixelRegions:
     """Maps (height, width) of where a linear function of a picture looks."""
 
-    energy: Array
-    """Root of the summed squares over the six planes; the largest is 1."""
-    weight: Array
-    """Mean absolute weight over the six planes; the largest is 1."""
-    red: Array
-    """The red plane with its sign, in [-1, 1] (Figure 5); of several numbers, that which reads it most."""
+    energy: Array  # root of the summed squares over the six planes; the largest is 1
+    weight: Array  # mean absolute weight over the six planes; the largest is 1
+    red: Array  # the red plane with its sign, in [-1, 1] (Figure 5); of several numbers, that which reads it most
 
 
 def sift_regions(sift: LinearSift, pipeline: PixelFeatures) -> PixelRegions:
@@ -198,10 +195,8 @@ class LossRegression:
     correlation: Coefficient
     overlap: Coefficient
     r_squared: float
-    correlation_share: float
-    """Of what is explained, the part of correlation; the rest is overlap's."""
-    correlation_alone: float
-    """How much larger the squared error is without overlap: 3.15 for the paper's 315%."""
+    correlation_share: float  # of what is explained, the part of correlation; the rest is overlap's
+    correlation_alone: float  # how much larger the squared error is without overlap: 3.15 for the paper's 315%
     policies: int
 
 
@@ -217,7 +212,7 @@ def regress(losses: ArrayLike, correlations: ArrayLike, overlaps: ArrayLike) -> 
             "correlation and overlap do not vary, or vary alike, over these policies: nothing to tell apart."
         )
     values, left, _, _ = np.linalg.lstsq(design, y, rcond=None)
-    squared = float(left[0])
+    squared, without = float(left[0]), float(np.linalg.lstsq(design[:, :2], y, rcond=None)[1][0])
     total = float(np.square(y - y.mean()).sum())
     errors = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * squared / (len(y) - 3))
     strengths = np.abs(values[1:]) * np.array([r.std(), o.std()])
@@ -228,14 +223,9 @@ def regress(losses: ArrayLike, correlations: ArrayLike, overlaps: ArrayLike) -> 
         overlap,
         r_squared=1 - squared / total if total > 0 else 0.0,
         correlation_share=float(strengths[0] / strengths.sum()) if strengths.sum() > 0 else 0.5,
-        correlation_alone=_squared_error(design[:, :2], y) / squared - 1 if squared > 0 else 0.0,
+        correlation_alone=without / squared - 1 if squared > 0 else 0.0,
         policies=len(y),
     )
-
-
-def _squared_error(design: Array, y: Array) -> float:
-    values = np.linalg.lstsq(design, y, rcond=None)[0]
-    return float(np.square(y - design @ values).sum())
 
 
 Figure = Literal["pub_loss", "priv_loss", "bound"]
@@ -246,8 +236,7 @@ class PolicyMatrix:
     """All ordered pairs of `names`, (public, private); a pair without a sift keeps a sentence that says why."""
 
     entanglement: Entanglement
-    raw: Mapping[str, float]
-    """Balanced accuracy of the best classifier on raw features, per attribute (Table 2)."""
+    raw: Mapping[str, float]  # balanced accuracy of the best classifier on raw features, per attribute (Table 2)
     cells: Mapping[tuple[str, str], Sifted]
 
     @property

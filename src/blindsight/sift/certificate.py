@@ -107,7 +107,7 @@ class Certificate:
     @property
     def sentence(self) -> str:
         return (
-            f"whoever sees the symbol guesses {self.attribute} right in at most {self.most} of cases, if having and "
+            f"anyone who sees the symbol guesses {self.attribute} right in at most {self.most} of cases, if having and "
             f"lacking it were equally likely (50% is blind; {self.confidence:.0%} confidence; every attacker, present "
             "or future)"
         )

@@ -141,8 +141,7 @@ class Segments:
 
     groups: int
     bits: NDArray[np.bool_]
-    hidden: NDArray[np.int8]
-    """Which rows have a bit, (rows, groups), and the attribute."""
+    hidden: NDArray[np.int8]  # which rows have a bit, (rows, groups), and the attribute
 
     @classmethod
     def draw(cls, rows: int, groups: int = 250, *, random_state: int) -> "Segments":

@@ -148,8 +148,7 @@ class Situation:
 
     private: tuple[str, ...]
     app: App
-    others: tuple[tuple[int, int], ...]
-    """Number and frames of every other grant that was taken into account."""
+    others: tuple[tuple[int, int], ...]  # number and frames of every other grant that was taken into account
     apps: tuple[str, ...]
     verifier: str
     verification_set: str
@@ -162,15 +161,12 @@ class Proposal:
     person: str
     app: str
     mode: Mode
-    sift: Sift
-    """The platform's version of the app's sift."""
+    sift: Sift  # the platform's version of the app's sift
     budget: ReleaseBudget
     situation: Situation
     examination: Examination
-    confidence: float
-    """At which this sift was verified: higher for each further question on the same rows."""
-    promised: float
-    """The confidence over all tries, which the sentence names."""
+    confidence: float  # at which this sift was verified: higher for each further question on the same rows
+    promised: float  # the confidence over all tries, which the sentence names
 
     @property
     def verdict(self) -> Verdict:

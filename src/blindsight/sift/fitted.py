@@ -37,8 +37,7 @@ from blindsight.sift.verdict import Verification
 SIFT, POLICY, PIPELINE, ORIGIN = "sift.npz", "policy.yaml", "pipeline.npz", "origin.npz"
 VERIFIED, EVIDENCE = "verified.npz", "verification.json"
 
-FACES = 4000
-"""Pictures drawn by default, each of another person: verdicts count persons."""
+FACES = 4000  # pictures drawn by default, each of another person: verdicts count persons
 
 _ORIGIN = "blindsight/sift-origin.1"
 _DIGEST = 16  # bytes

@@ -25,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.sift.attackers import train_public_classifier
 from blindsight.sift.labels import Labels, label_columns
 from blindsight.sift.personal import PersonalSift
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import SiftLearner
-from blindsight.sift.publicclassifier import train_public_classifier
 from blindsight.sift.sift import (
     Features,
     LayeredSift,

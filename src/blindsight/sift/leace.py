@@ -13,7 +13,7 @@ so only the coefficients Sigma^+ C of the least-squares regression of the attrib
 and cost of the correction grow with the number of private attributes, not of features.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from scipy.linalg import eigh
@@ -47,15 +47,16 @@ class Erasure:
         return directions - self.right @ (self.left.T @ directions)
 
 
+@dataclass(eq=False, repr=False)
 class LeacePLS(LinearSiftLearner):
     """Fits a `LinearSift` of `n_components` numbers from which private attributes are linearly erased. Needs the d x d
     covariance matrix of the features, so d is limited to 4,096.
     """
 
-    def __init__(self, n_components: int = 5, *, scale: bool = True, pipeline: str = "") -> None:
-        self.n_components = n_components
-        self.scale = scale
-        self.pipeline = pipeline
+    n_components: int = 5
+    _: KW_ONLY
+    scale: bool = True
+    pipeline: str = ""
 
     def _needs_matrix(self, passes: bool) -> bool:
         return True

@@ -127,14 +127,10 @@ class PairCheck:
     public: str
     private: str
     samples: int
-    correlation: float
-    """Pearson's, of the 0/1 labels (phi)."""
-    cosine: float
-    """Of the 0/1 labels: shared positives over the geometric mean of the positives."""
-    overlap: float
-    """Shared positives over the positives of either."""
-    ceiling: float
-    """Best public balanced accuracy of any sift under the leak cap."""
+    correlation: float  # Pearson's, of the 0/1 labels (phi)
+    cosine: float  # of the 0/1 labels: shared positives over the geometric mean of the positives
+    overlap: float  # shared positives over the positives of either
+    ceiling: float  # best public balanced accuracy of any sift under the leak cap
     warning: str = ""
 
 

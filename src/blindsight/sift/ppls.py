@@ -42,7 +42,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -192,8 +192,7 @@ def _block_sums(block: Any, shift: NDArray[Any], weights: NDArray[Any]) -> tuple
     return sums, squares - 2 * shift * total + block.shape[0] * shift**2
 
 
-EXHAUSTED = 1e-4
-"""Components end where this share of the public covariance is left."""
+EXHAUSTED = 1e-4  # components end where this share of the public covariance is left
 
 
 def privacy_components(
@@ -257,8 +256,7 @@ def _orthonormal(vectors: Array) -> Array:
 
 Batch = tuple[Features, ArrayLike, ArrayLike]
 
-MOST_FEATURES = 4096
-"""Above this, no d x d matrix is kept."""
+MOST_FEATURES = 4096  # above this, no d x d matrix is kept
 
 
 class FewerComponentsWarning(UserWarning):
@@ -269,13 +267,10 @@ class FewerComponentsWarning(UserWarning):
 class Covariances:
     """What a linear learner sees of the data, in units of scaled features."""
 
-    public: Array
-    """(d, public attributes), with attributes of unit variance."""
+    public: Array  # (d, public attributes), with attributes of unit variance
     private: Array
-    loading: Callable[[Array], Array]
-    """The covariance matrix of the features times a direction."""
-    matrix: Callable[[], Array]
-    """The covariance matrix itself, where it was kept."""
+    loading: Callable[[Array], Array]  # the covariance matrix of the features times a direction
+    matrix: Callable[[], Array]  # the covariance matrix itself, where it was kept
 
 
 class SiftLearner(Protocol):
@@ -309,8 +304,7 @@ class LinearSiftLearner(SiftEstimator):
     pipeline: str
 
     sift_: LinearSift
-    weights_: Array
-    """(d, k), unit columns, in units of scaled features."""
+    weights_: Array  # (d, k), unit columns, in units of scaled features
     public_covariance_: Array
     """(k, public): of each released number with each public attribute of unit variance, on the training data."""
     private_covariance_: Array
@@ -420,6 +414,7 @@ def _scales(deviation: Array, *, each: bool) -> tuple[Array, Array]:
 _COMBINE = ("mean-of-squares", "paper")
 
 
+@dataclass(eq=False, repr=False)
 class PPLS(LinearSiftLearner):
     """Fits a `LinearSift` of `n_components` numbers; `privacy` weighs hiding against telling, `math.inf` hides all.
 
@@ -427,20 +422,12 @@ class PPLS(LinearSiftLearner):
     components: scaled each by itself they would be whitened, and only d+ + d- components would exist).
     """
 
-    def __init__(
-        self,
-        n_components: int = 5,
-        privacy: float = 1.0,
-        *,
-        scale: bool = True,
-        combine: str = "mean-of-squares",
-        pipeline: str = "",
-    ) -> None:
-        self.n_components = n_components
-        self.privacy = privacy
-        self.scale = scale
-        self.combine = combine
-        self.pipeline = pipeline
+    n_components: int = 5
+    privacy: float = 1.0
+    _: KW_ONLY
+    scale: bool = True
+    combine: str = "mean-of-squares"
+    pipeline: str = ""
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

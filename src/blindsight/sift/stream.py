@@ -8,7 +8,7 @@ frames of a video, taken away from the boundaries of smiles: a window counts onl
 | paper | here |
 | --- | --- |
 | "concatenated sets of 10 sequential frames" | `windows(sequences, frames=10)` |
-| PrivLoss of those | `leak_over_frames`, concatenated; beside it that of the mean over the frames |
+| PrivLoss of those | `leak_over_frames`, concatenated; also that of the mean over the frames |
 
 *Permanent symbols* let a stream go on for ever. Of an attribute that never changes, such as a birth year, a person has
 one symbol, the one most frames of the first window give, and every app, now and later, gets that one. What is certified

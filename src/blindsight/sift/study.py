@@ -80,8 +80,7 @@ class SiftResult:
 
     policy: Policy
     check: PolicyReport
-    raw: Mapping[str, float]
-    """Balanced accuracy on each public attribute from raw features."""
+    raw: Mapping[str, float]  # balanced accuracy on each public attribute from raw features
     before: Verification
     sifted: Sequence[Sifted]
     faces: NDArray[np.uint8] | None = field(default=None, repr=False)

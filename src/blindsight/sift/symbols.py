@@ -38,7 +38,7 @@ estimate, and the luck of the draw.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import combinations
 from typing import Self
@@ -216,8 +216,7 @@ class SymbolRule:
 
     matrix: Array
     offset: Array
-    levels: tuple[int, ...]
-    """How a symbol reads: bits, one per public attribute, or one number of several levels."""
+    levels: tuple[int, ...]  # how a symbol reads: bits, one per public attribute, or one number of several levels
 
     def symbols(self, probabilities: Array) -> NDArray[np.int64]:
         return np.asarray(np.argmax(probabilities @ self.matrix + self.offset, axis=1), dtype=np.int64)
@@ -347,6 +346,7 @@ _HALVINGS = 8
 _ROWS_TO_VERIFY = 1.5  # verification rows per row that a sift is made from: 60% and 40%
 
 
+@dataclass(eq=False, repr=False)
 class SymbolLearner(SiftEstimator):
     """Fits a `SymbolSift` whose certified leak should stay within `leak`.
 
@@ -355,30 +355,18 @@ class SymbolLearner(SiftEstimator):
     rows (persons, where they have several pictures) it will be counted: by default 1.5 for each of `fit`.
     """
 
-    sift_: SymbolSift
-    target_: float
-    """The leak that held-out rows may show."""
-    leak_: float
-    """The leak they do show, of the worst private attribute."""
-    accuracies_: tuple[float, ...]
+    symbols: int | None = None
+    leak: float = 0.10
+    _: KW_ONLY
+    confidence: float = 0.95
+    rows: int | None = None
+    random_state: int = 0
+    pipeline: str = ""
+    sift_: SymbolSift = field(init=False)
+    target_: float = field(init=False)  # the leak that held-out rows may show
+    leak_: float = field(init=False)  # the leak they do show, of the worst private attribute
+    accuracies_: tuple[float, ...] = field(init=False)
     """Balanced accuracy of the released symbol on each public attribute, on held-out rows."""
-
-    def __init__(
-        self,
-        symbols: int | None = None,
-        leak: float = 0.10,
-        *,
-        confidence: float = 0.95,
-        rows: int | None = None,
-        random_state: int = 0,
-        pipeline: str = "",
-    ) -> None:
-        self.symbols = symbols
-        self.leak = leak
-        self.confidence = confidence
-        self.rows = rows
-        self.random_state = random_state
-        self.pipeline = pipeline
 
     def fit(self, X: Features, public: ArrayLike, private: ArrayLike, *, persons: ArrayLike | None = None) -> Self:
         """Learn from features (n, d) and labels 1, 0 and -1 (unknown), each (n,) or (n, attributes)."""

@@ -33,22 +33,20 @@ from blindsight.files import AnyPath
 from blindsight.metrics import Interval, balanced_accuracy, pub_loss
 from blindsight.progress import Progress, silent
 from blindsight.sift.adversarial import AdversarialSift
-from blindsight.sift.attackers import MODERN, Attacker, chosen_attackers
+from blindsight.sift.attackers import MODERN, RAW_CLASSIFIERS, Attacker, best_raw_accuracy, chosen_attackers
 from blindsight.sift.fitted import fingerprint
 from blindsight.sift.harden import harden
 from blindsight.sift.labels import Labels, label_columns, verification_halves
 from blindsight.sift.leace import LeacePLS
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS, FewerComponentsWarning, SiftLearner
-from blindsight.sift.publicclassifier import RAW_CLASSIFIERS, best_raw_accuracy
 from blindsight.sift.sift import LinearSift, Sift
 from blindsight.sift.symbols import Posteriors, SymbolLearner, fit_posteriors
 from blindsight.sift.verdict import Verdict, Verification
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 
-DEVELOPER = 0.4
-"""Share of the rows that sifts are fitted to."""
+DEVELOPER = 0.4  # share of the rows that sifts are fitted to
 
 RAW = "raw features"
 
@@ -70,11 +68,9 @@ class Sifted:
     sift: Sift | None = None
     accuracies: Mapping[str, float] = field(default_factory=dict)
     """Balanced accuracy of the best classifier on each public attribute."""
-    pub_loss: float = math.nan
-    """Mean over the public attributes, from the best classifier on raw features."""
+    pub_loss: float = math.nan  # mean over the public attributes, from the best classifier on raw features
     verification: Verification | None = None
-    cpu_seconds: float = math.nan
-    """To make the sift."""
+    cpu_seconds: float = math.nan  # to make the sift
     problem: str = ""
 
     @property
@@ -259,12 +255,9 @@ class TradeOff:
     """Sifts of one policy by lambda, in order of K; those of more components than the features hold are missing."""
 
     policy: Policy
-    raw: Mapping[str, float]
-    """From raw features: the dashed line of Figure 3."""
-    curves: Mapping[float, tuple[Sifted, ...]]
-    """One panel of Figure 3 for each lambda."""
-    problems: Mapping[float, str]
-    """Why there is no sift at some lambda."""
+    raw: Mapping[str, float]  # from raw features: the dashed line of Figure 3
+    curves: Mapping[float, tuple[Sifted, ...]]  # one panel of Figure 3 for each lambda
+    problems: Mapping[float, str]  # why there is no sift at some lambda
 
     @property
     def best(self) -> tuple[float, Sifted] | None:

@@ -89,8 +89,8 @@ def examine(
     """Verify a sift by itself, a single frame first where that can be certified, and then together with the others. All
     of it is done whatever comes out, so that the time it takes does not tell what failed.
     """
-    beside = list(others)
-    steps = [[part], [*beside, part]] if beside else [[part]]
+    company = list(others)
+    steps = [[part], [*company, part]] if company else [[part]]
     if part.frames > 1 and not part.permanent and certifiable([part.sift.alphabet], data.private(private)):
         steps.insert(0, [replace(part, frames=1)])
     found: list[Verification] = []
@@ -105,7 +105,7 @@ def examine(
         raise failed
     if failed is not None:
         return Examination(failed, None)
-    return Examination(found[-2], found[-1]) if beside else Examination(found[-1], None)
+    return Examination(found[-2], found[-1]) if company else Examination(found[-1], None)
 
 
 def verify_together(

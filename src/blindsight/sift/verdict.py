@@ -42,9 +42,8 @@ from scipy.special import ndtr, ndtri
 
 from blindsight.errors import InputError
 from blindsight.metrics import Interval, mean_precision, priv_loss
-from blindsight.sift.attackers import View
+from blindsight.sift.attackers import PublicClassifier, View
 from blindsight.sift.certificate import Certificate, Sample, certified_statement
-from blindsight.sift.publicclassifier import PublicClassifier
 from blindsight.statement import Claim, PrivacyStatement, facts_table
 
 
@@ -62,10 +61,8 @@ class AttackResult:
     mean_precision: float
     positives: int
     negatives: int
-    reach: float = 1.0
-    """1 where no learning curve was asked for."""
-    folds: int = 1
-    """Above 1 it was cross-fitted in so many parts: its bounds are approximate, and prove no leak."""
+    reach: float = 1.0  # 1 where no learning curve was asked for
+    folds: int = 1  # above 1 it was cross-fitted in this many parts: its bounds are approximate, and prove no leak
     seconds: float = field(compare=False, default=0.0)
 
     @property
@@ -158,16 +155,13 @@ class Setting:
     test: int
     persons: int | None
     width: int
-    verification_set: str
-    """SHA-256 of features (or released numbers), labels and persons."""
+    verification_set: str  # SHA-256 of features (or released numbers), labels and persons
     sift: str | None
     software: Mapping[str, str]
-    share: float = 1.0
-    """Part of the error that this one of all tries on these rows may use (`adaptive`)."""
+    share: float = 1.0  # part of the error that this one of all tries on these rows may use (`adaptive`)
     rows_per_number: int = 0
     """Rows that attackers must have learned from for each number that is let out without a certificate."""
-    exempt: float = 1.0
-    """Share of people whose symbol may make a guess surer than a certificate's `surest`."""
+    exempt: float = 1.0  # share of people whose symbol may make a guess surer than a certificate's `surest`
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ class VerificationSet:
         if pipeline not in self.also:
             raise PrivacyError(
                 f"something was released through feature pipeline {pipeline!r}, and the verification rows are not here "
-                "through that pipeline: what it tells beside something new cannot be judged. Give them as `also`."
+                "through that pipeline: what it tells with something new cannot be judged. Give them as `also`."
             )
         return self.also[pipeline]
 

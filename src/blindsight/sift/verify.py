@@ -43,7 +43,15 @@ from sklearn.exceptions import ConvergenceWarning
 from blindsight.data.partition import split
 from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
-from blindsight.sift.attackers import LOOKUP, Attacker, chosen_attackers, engine
+from blindsight.sift.attackers import (
+    LOOKUP,
+    Attacker,
+    PublicClassifier,
+    best_raw_accuracy,
+    chosen_attackers,
+    engine,
+    train_public_classifier,
+)
 from blindsight.sift.certificate import ROWS_PER_SYMBOL, SUREST, Certificate, certify, certify_joint, fewest_rows
 from blindsight.sift.labels import (
     Indices,
@@ -56,7 +64,6 @@ from blindsight.sift.labels import (
     joint_questions,
     verification_halves,
 )
-from blindsight.sift.publicclassifier import PublicClassifier, best_raw_accuracy, train_public_classifier
 from blindsight.sift.sift import Features, Sift, natural_units
 from blindsight.sift.verdict import (
     ROWS_PER_NUMBER,

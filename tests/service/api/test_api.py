@@ -17,7 +17,7 @@ from blindsight.data.images import decode
 from blindsight.dp import Ledger
 from blindsight.dp.accounting import BoundedLoss
 from blindsight.errors import PrivacyError
-from blindsight.search.building import Wish, build_gallery
+from blindsight.search.building import BuildOptions, build_gallery
 from blindsight.search.encrypted_query import QueryBudget, QuerySetup
 from blindsight.search.gallery import Gallery, Source
 from blindsight.service.access import ACCESS, GuardedRoute, check_routes
@@ -316,8 +316,8 @@ def local_index(service, tmp_path):
         Image.fromarray(pixels).save(folder / f"{number}.png")
     source = Source("folder", str(folder), None, 0)
     library = service.gateway.settings.folder / "indexes"
-    build_gallery(source, Wish("local", 8.0, 1e-6, 16, "thumbnail", public_share=0.5), library / "noisy")
-    build_gallery(source, Wish("open", None, 1e-6, 16, "thumbnail"), library / "plain")
+    build_gallery(source, BuildOptions("local", 8.0, 1e-6, 16, "thumbnail", public_share=0.5), library / "noisy")
+    build_gallery(source, BuildOptions("open", None, 1e-6, 16, "thumbnail"), library / "plain")
     return pictures
 
 

@@ -57,8 +57,7 @@ ATTRIBUTES = (
 )
 PERSON_ATTRIBUTES = ATTRIBUTES[:5]
 SIZES = (64, 128)
-GENERATOR = 1
-"""Version of the pixels: rises whenever the same arguments would give other pictures."""
+GENERATOR = 1  # version of the pixels: rises whenever the same arguments would give other pictures
 
 Matrix = NDArray[np.float64]
 Correlation = ArrayLike | Mapping[tuple[str, str], float]

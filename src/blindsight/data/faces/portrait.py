@@ -40,8 +40,7 @@ _CLOTHES = (
 )  # fmt: skip
 _CREW, _VEE, _SHIRT, _ROLL = range(4)
 _IRIS = ((84, 56, 36), (104, 74, 44), (66, 46, 34), (92, 120, 150), (110, 146, 170), (92, 122, 86), (120, 116, 80))
-_WARM = rgb(225, 255, 255)
-"""Shadows on skin darken red a little less than the rest."""
+_WARM = rgb(225, 255, 255)  # shadows on skin darken red a little less than the rest
 _FRAMES = ((28, 26, 28), (70, 44, 28), (120, 30, 34), (40, 54, 84), (130, 126, 120))
 _FELT = (
     (60, 66, 80), (150, 56, 52), (90, 74, 60), (200, 180, 140),
