@@ -37,7 +37,7 @@ def built(make, people, **options):
 
 def published(released, private):
     """PrivLoss by the five attackers of the paper."""
-    return Verifier(PAPER, stop_early=False, cross_fitted=0).verify(released, {"private": private}).priv_loss
+    return Verifier(PAPER, stop_early=False).verify(released, {"private": private}).priv_loss
 
 
 def decoded(cheat, released, private):
