@@ -98,10 +98,15 @@ class SparseUpdate:
     def __repr__(self) -> str:
         return f"<SparseUpdate: {self.indices.size} of {self.dimension} values, hidden>"
 
+    @property
+    def where(self) -> slice | NDArray[np.int64]:
+        """The places, in the way numpy is quickest with."""
+        return slice(None) if self.indices.size == self.dimension else self.indices
+
     def dense(self) -> Vector:
         """Return the whole vector."""
         vector = np.zeros(self.dimension, dtype=np.float32)
-        vector[self.indices] = self.values
+        vector[self.where] = self.values
         return vector
 
 

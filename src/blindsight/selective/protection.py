@@ -42,7 +42,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,7 @@ def check_whole(name: str, value: Any) -> None:
 
 
 Floats = NDArray[np.float64]
+F = TypeVar("F", np.float32, np.float64)
 
 _FLOAT32_STEPS = 2**24  # whole numbers up to this are float32 numbers
 _LEAST_STEPS = 2**10  # of shared noise: below, its sums would no longer be as good as Gaussian
@@ -354,11 +355,13 @@ def select_largest(change: NDArray[np.floating], count: int) -> Places:
     if count == change.size:
         return every_place(change.size)
     sizes = np.abs(change)
-    least = np.partition(sizes, change.size - count)[change.size - count]
-    above = sizes > least
-    ties = np.flatnonzero(sizes == least)[: count - np.count_nonzero(above)]
-    above[ties] = True
-    return np.flatnonzero(above)
+    sizes.partition(change.size - count)
+    least = sizes[change.size - count]
+    chosen = np.flatnonzero((change >= least) | (change <= -least))
+    if chosen.size > count:  # of those as large as the least, the last are too many
+        ties = np.flatnonzero(np.abs(change[chosen]) == least)
+        chosen = np.delete(chosen, ties[count - chosen.size :])
+    return chosen
 
 
 def select_random(change: NDArray[np.floating], count: int, rng: np.random.Generator) -> Places:
@@ -444,6 +447,10 @@ class Sharing:
         """Return how many of `dimension` parameters are uploaded: at most the share, but one at least."""
         return max(1, math.floor(self.share * dimension + 1e-9))
 
+    def cut(self, change: NDArray[F]) -> NDArray[F]:
+        """Return a copy of which every value lies within the bound."""
+        return change.copy() if self.bound is None else np.clip(change, -self.bound, self.bound)
+
 
 def protect(
     change: Vector, sharing: Sharing, *, rng: np.random.Generator, source: ByteSource = system_bytes
@@ -475,7 +482,7 @@ def remainder(change: Vector, update: SparseUpdate, sharing: Sharing) -> Vector:
             left[update.indices] -= update.values
         return left
     exact = change.astype(np.float64)
-    meant = _bounded(exact, sharing.bound)
+    meant = sharing.cut(exact)
     if isinstance(sharing.noise, ParticipantGaussian):
         if sharing.select == "random":
             meant[update.indices] = sharing.noise.shorten(meant[update.indices])
@@ -490,11 +497,11 @@ def _released(change: Vector, sharing: Sharing, rng: np.random.Generator, source
     noise = sharing.noise
     if noise is None or isinstance(noise, RecordGaussian):
         places = _places(change, sharing, rng)
-        return places, _bounded(change[places].astype(np.float64), sharing.bound)
+        return places, sharing.cut(change[places].astype(np.float64))
     exact = change.astype(np.float64)
     if isinstance(noise, Laplace | PublishedLaplace):
         return _with_laplace(exact, sharing, noise, rng, source)
-    bounded = _bounded(exact, sharing.bound)
+    bounded = sharing.cut(exact)
     if sharing.select == "random":
         places = _places(exact, sharing, rng)
         return places, noise.release(bounded[places], source)
@@ -527,10 +534,6 @@ def _places(change: Vector | Floats, sharing: Sharing, rng: np.random.Generator)
     if sharing.threshold is not None:
         return select_above(change.astype(np.float64), sharing.threshold, count, rng)
     return select_random(change, count, rng) if sharing.select == "random" else select_largest(change, count)
-
-
-def _bounded(change: Floats, bound: float | None) -> Floats:
-    return change.copy() if bound is None else np.clip(change, -bound, bound)
 
 
 def _rounded(values: Floats, *, half: bool) -> Vector:

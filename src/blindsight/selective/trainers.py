@@ -383,6 +383,7 @@ class NetworkTrainer:
         self._parameters = FlatParameters(self._module)
         self._initial = self._parameters.read()
         self._optimiser = new_optimiser(optimiser, self._module, learning_rate)
+        self._torch = load_torch()
         self._rate, self._decay, self._calls = self._optimiser.param_groups[0]["lr"], decay, 0
         self._private = None if record_noise is None else RecordGradients(self._module, record_noise, source)
         self._fixed = [layer for layer in self._module.modules() if getattr(layer, "track_running_stats", False)]
@@ -440,7 +441,8 @@ class NetworkTrainer:
         self._calls += 1
         with seeded(generator, self.device):
             for picked in self._batches(len(rows), generator):
-                self._step(to_batch(rows[picked], self.device), load_torch().tensor(truth[picked], device=self.device))
+                labelled = self._torch.tensor(truth[picked], device=self.device)
+                self._step(to_batch(rows[picked], self.device), labelled)
         trained = self._parameters.read()
         if not np.isfinite(trained).all():
             raise self._divergence()
@@ -483,7 +485,7 @@ class NetworkTrainer:
         if self._private is not None:
             self._private.backward(inputs, labels)
         else:
-            loss = load_torch().nn.functional.cross_entropy(self._module(inputs), labels)
+            loss = self._torch.nn.functional.cross_entropy(self._module(inputs), labels)
             if not math.isfinite(loss.item()):
                 raise self._divergence()
             loss.backward()
