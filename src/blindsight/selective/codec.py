@@ -240,11 +240,12 @@ def _others(places: Places, dimension: int) -> Places:
 def _pack_places(places: Places) -> bytes:
     if not places.size:
         return b""
-    gaps = np.diff(places, prepend=-1) - 1
+    gaps = places.astype(np.int32)  # places are below 2^31
+    gaps[1:] -= gaps[:-1] + 1
     low_bits = _best_low_bits(gaps)
     low = np.empty((gaps.size, low_bits), dtype=np.uint8)
     for bit in range(low_bits):
-        low[:, bit] = (gaps >> bit) & 1
+        np.bitwise_and(gaps >> bit, 1, out=low[:, bit], casting="unsafe")
     ends = np.cumsum((gaps >> low_bits) + 1)
     unary = np.zeros(ends[-1], dtype=np.uint8)
     unary[ends - 1] = 1

@@ -64,7 +64,6 @@ from blindsight.selective.terms import Answer, Receipt, Request, SelectiveTerms,
 from blindsight.selective.trainers import DivergedError, Trainer, UnknownClassError, check_labels, check_photos
 from blindsight.sums.storage import refuse_to_overwrite
 
-
 _PARTICIPANT_KIND = "blindsight/participant.2"
 _GENERATOR = "PCG64"  # numpy's default, whose position is a few whole numbers
 _NUMBERS = ("version", "sequence", "gathered", "charged", "spent")
@@ -483,7 +482,7 @@ class Participant(Secret):
         if held_back is None and not self._noise_outside and not self.sharing.half:
             places = update.where
             wanted[places] = change_between(before[places], after[places])
-            update = replace(update, values=self.sharing.cut(wanted[places]))
+            update.values[:] = self.sharing.cut(wanted[places])
         return UnderWay(wanted, update), after
 
     def _trained(self, before: Vector) -> Vector:

@@ -463,7 +463,10 @@ def protect(
     if change.ndim != 1 or not change.size or not np.isfinite(change).all():
         raise InputError("a change is one row of finite numbers; got another shape, NaN or infinity.")
     places, values = _released(change, sharing, rng, source)
-    return SparseUpdate(change.size, places, _rounded(values, half=sharing.half))
+    if values.dtype != np.float32:
+        most = float(np.finfo(np.float32).max)
+        values = np.clip(values, -most, most).astype(np.float32)
+    return SparseUpdate(change.size, places, as_half(values) if sharing.half else values)
 
 
 def remainder(change: Vector, update: SparseUpdate, sharing: Sharing) -> Vector:
@@ -492,12 +495,14 @@ def remainder(change: Vector, update: SparseUpdate, sharing: Sharing) -> Vector:
     return left
 
 
-def _released(change: Vector, sharing: Sharing, rng: np.random.Generator, source: ByteSource) -> tuple[Places, Floats]:
+def _released(
+    change: Vector, sharing: Sharing, rng: np.random.Generator, source: ByteSource
+) -> tuple[Places, Vector | Floats]:
     """Return the places and values that are uploaded, before they are rounded."""
     noise = sharing.noise
     if noise is None or isinstance(noise, RecordGaussian):
         places = _places(change, sharing, rng)
-        return places, sharing.cut(change[places].astype(np.float64))
+        return places, sharing.cut(change[places])
     exact = change.astype(np.float64)
     if isinstance(noise, Laplace | PublishedLaplace):
         return _with_laplace(exact, sharing, noise, rng, source)
@@ -534,10 +539,3 @@ def _places(change: Vector | Floats, sharing: Sharing, rng: np.random.Generator)
     if sharing.threshold is not None:
         return select_above(change.astype(np.float64), sharing.threshold, count, rng)
     return select_random(change, count, rng) if sharing.select == "random" else select_largest(change, count)
-
-
-def _rounded(values: Floats, *, half: bool) -> Vector:
-    """Round to the type that is sent; what is beyond its range becomes its largest number."""
-    most = float(np.finfo(np.float32).max)
-    single = np.clip(values, -most, most).astype(np.float32)
-    return as_half(single) if half else single

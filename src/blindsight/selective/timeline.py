@@ -147,6 +147,11 @@ class Photos(NamedTuple):
     inputs: NDArray[Any]
     labels: NDArray[np.int64]
 
+    def shuffled(self, rng: np.random.Generator) -> "Photos":
+        """Return them in another order."""
+        order = rng.permutation(len(self.labels))
+        return Photos(self.inputs[order], self.labels[order])
+
 
 class MakeTrainer(Protocol):
     """Makes a trainer of its own for each participant, as optimisers remember; all train the same network.
