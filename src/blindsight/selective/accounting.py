@@ -22,11 +22,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from blindsight.dp.accounting import BoundedLoss, Composition, GaussianLoss, LaplaceLoss, Loss, compose
+from blindsight.dp.accounting import Composition, GaussianLoss, Loss, compose
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.selective.protection import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian, Sharing
-from blindsight.statement import Claim, Neighbours, PrivacyStatement, Unit, randomness_of, rounded_up
+from blindsight.statement import Claim, PrivacyStatement, randomness_of, rounded_up
 from blindsight.sums import HIDING_SCHEMES, SCHEMES, Session
 
 _LEAST_NOISE = 1e-4  # times the sensitivity: no figure is stated for less
@@ -34,7 +34,7 @@ _RARE = 1e-24  # the e^-70 of `blindsight.dp.mechanisms`, and noise cut off for 
 
 
 def upload_loss(sharing: Sharing, *, dimension: int, steps: int = 1) -> Loss | None:
-    """Return what one upload costs the unit that is protected (`protected_unit`); None where nothing is proven.
+    """Return what one upload costs the unit that is protected (`Sharing.unit`); None where nothing is proven.
 
     `steps` tells for how many local steps a batch is used, which matters to noise inside training alone. Where noise is
     shared the loss is that of the opened sum, for anyone who knows the noise of one other participant (its own).
@@ -45,19 +45,9 @@ def upload_loss(sharing: Sharing, *, dimension: int, steps: int = 1) -> Loss | N
     True
     """
     hides_places = sharing.select != "largest" or sharing.count(dimension) == dimension
-    if isinstance(sharing.noise, PublishedLaplace) or (isinstance(sharing.noise, Laplace) and not hides_places):
+    if isinstance(sharing.noise, PublishedLaplace) and not (sharing.noise.cut_first and hides_places):
         return None
     return _loss_at_best(sharing, dimension, steps)
-
-
-def protected_unit(sharing: Sharing) -> Unit:
-    """Return whom the noise is made for: a record is a photo, a person is a participant with all its photos."""
-    return "record" if isinstance(sharing.noise, RecordGaussian) else "person"
-
-
-def neighbouring(sharing: Sharing) -> Neighbours:
-    """Return the relation that losses are stated for: Gaussian noise hides a unit's part, Laplace its exchange."""
-    return "replace" if isinstance(sharing.noise, Laplace | PublishedLaplace) else "add/remove"
 
 
 class CostRow(NamedTuple):
@@ -86,12 +76,12 @@ class SharingCost:
     def counted(self) -> float | None:
         """Epsilon per parameter and upload, the papers' count; None where noise is not made for single parameters."""
         noise = self.sharing.noise
-        return noise.epsilon if isinstance(noise, Laplace | PublishedLaplace) else None
+        return noise.epsilon if isinstance(noise, PublishedLaplace) else None
 
     @property
     def epsilon(self) -> float:
         """The least proven epsilon of a protected unit over the whole run; infinite where nothing is proven."""
-        whole = self.record if protected_unit(self.sharing) == "record" else self.participant
+        whole = self.record if self.sharing.unit == "record" else self.participant
         return whole.epsilon if self.proven and whole is not None else math.inf
 
     def rows(self) -> list[CostRow]:
@@ -125,7 +115,7 @@ class SharingCost:
         values = self.sharing.count(self.dimension)
         if self.sharing.noise is None:
             return "There is no noise, so nothing bounds what an upload tells about the photos."
-        if self.record is not None and protected_unit(self.sharing) == "record":
+        if self.record is not None and self.sharing.unit == "record":
             return (
                 f"A photo that is in one batch loses epsilon = {figure(self.record.epsilon)} at delta = "
                 f"{self.delta:g}, whatever is shared afterwards; a participant with many photos is not protected as a "
@@ -192,17 +182,9 @@ def number_of(number: int, what: str) -> str:
 
 
 def _loss_at_best(sharing: Sharing, dimension: int, steps: int) -> Loss | None:
-    """Return what an upload costs if every change keeps the bound and places tell nothing; None without noise."""
-    noise, count = sharing.noise, sharing.count(dimension)
-    if noise is None:
+    if sharing.noise is None:
         return None
-    if isinstance(noise, RecordGaussian):
-        return GaussianLoss(noise.noise_multiplier, count=steps)
-    if isinstance(noise, ParticipantGaussian):
-        return GaussianLoss(noise.noise_multiplier)
-    if sharing.select == "threshold":
-        return BoundedLoss(noise.epsilon, count=count)
-    return LaplaceLoss(noise.epsilon, count=count)
+    return sharing.noise.loss(sharing.count(dimension), steps=steps, chosen=sharing.select == "threshold")
 
 
 def _composed(loss: Loss, uploads: int, sharing: Sharing, dimension: int, delta: float) -> Composition:
@@ -251,10 +233,10 @@ def sharing_statement(
     return PrivacyStatement(
         guarantee="differential privacy" if proven else "none",
         mechanism=_mechanism(sharing, cost.dimension),
-        unit=protected_unit(sharing),
+        unit=sharing.unit,
         epsilon=cost.epsilon if proven else math.inf,
         delta=_delta(cost) if proven else None,
-        neighbours=neighbouring(sharing) if proven else None,
+        neighbours=sharing.neighbours if proven else None,
         accountant=_accountant(cost) if proven else None,
         randomness="none" if sharing.noise is None and session is None else randomness_of(source),
         who_sees=_who_sees(session),
@@ -274,7 +256,7 @@ def _delta(cost: SharingCost) -> float:
 
 
 def _accountant(cost: SharingCost) -> str:
-    whole = cost.record if protected_unit(cost.sharing) == "record" else cost.participant
+    whole = cost.record if cost.sharing.unit == "record" else cost.participant
     assert whole is not None
     return whole.accountant
 
@@ -289,8 +271,8 @@ def _mechanism(sharing: Sharing, dimension: int) -> str:
     if sharing.bound is not None:
         shared += f", each within ±{sharing.bound:g}"
     noise = sharing.noise
-    if isinstance(noise, PublishedLaplace | Laplace):
-        order = "added before values are cut" if isinstance(noise, PublishedLaplace) else "added to values cut first"
+    if isinstance(noise, PublishedLaplace):
+        order = "added to values cut first" if noise.cut_first else "added before values are cut"
         return f"{shared}; Laplace noise for epsilon = {noise.epsilon:g} per value, {order}"
     if isinstance(noise, ParticipantGaussian):
         among = f", shared among {noise.among} participants" if noise.among > 1 else ""
@@ -368,7 +350,7 @@ def _not_protected(cost: SharingCost, session: Session | None) -> list[str]:
     elif cost.epsilon > _LARGE_EPSILON:
         lines.append(
             f"anything in practice: with epsilon = {figure(cost.epsilon)} an upload may make any guess about the "
-            f"{'photo' if protected_unit(sharing) == 'record' else 'photos'} certain"
+            f"{'photo' if sharing.unit == 'record' else 'photos'} certain"
         )
     if isinstance(sharing.noise, RecordGaussian):
         lines.append("a participant as a whole: what many of its photos have in common may show")
@@ -386,10 +368,10 @@ def _claim(cost: SharingCost) -> Claim | None:
             "gradients are functions of the photos, and images can be recovered from them; nothing bounds what the "
             "shared fraction, and the choice of it, tell",
         )
-    if not isinstance(sharing.noise, PublishedLaplace | Laplace):
+    if not isinstance(sharing.noise, PublishedLaplace):
         return None
     reasons = [cost.sentence()]
-    if isinstance(sharing.noise, PublishedLaplace):
+    if not sharing.noise.cut_first:
         reasons.append("Noise is added to changes that nothing bounds, so one value may tell any amount.")
     if sharing.select == "largest" and sharing.count(cost.dimension) < cost.dimension:
         reasons.append("The places of the largest changes are told without any noise.")

@@ -33,7 +33,7 @@ from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.extras import Module, load_torch, to_batch
 from blindsight.files import AnyPath, read_arrays, write_arrays
 from blindsight.rng import ByteSource, science, system_bytes
-from blindsight.selective.accounting import check_hiding, neighbouring, protected_unit, upload_loss
+from blindsight.selective.accounting import check_hiding, upload_loss
 from blindsight.selective.codec import Vector
 from blindsight.selective.methods import LEAST_TOGETHER, SelectiveMethod
 from blindsight.selective.networks import FlatParameters, module_from, rate_of
@@ -437,8 +437,8 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             batch = round(plan.noise_multiplier * math.sqrt(dimension))
             warnings.warn(
                 f"with the noise of epsilon={self.epsilon:g} a learning_rate of {plan.learning_rate:g} may end below "
-                f"no training at all. Choose about {best:.2g} at this batch_size, or a batch_size of {batch} if everybody "
-                "has as many pictures.",
+                f"no training at all. Choose about {best:.2g} at this batch_size, or a batch_size of {batch} if all "
+                "have as many pictures.",
                 SwampedWarning,
                 stacklevel=3,
             )
@@ -450,8 +450,8 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ledger.spend(
                 loss,
                 scope=scope,
-                unit=protected_unit(sharing),
-                neighbours=neighbouring(sharing),
+                unit=sharing.unit,
+                neighbours=sharing.neighbours,
                 mechanism=str(sharing.noise),
                 purpose=f"upload {number + 1} of {uploads}",
             )

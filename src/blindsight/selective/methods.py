@@ -38,9 +38,7 @@ from blindsight.errors import BudgetExceededError, InputError, UnknownNameError
 from blindsight.selective.accounting import (
     check_hiding,
     compose_sharing,
-    neighbouring,
     number_of,
-    protected_unit,
     sharing_statement,
 )
 from blindsight.selective.codec import ParameterLayout, SparseUpdate, Vector, encode_sparse, most_bytes
@@ -83,7 +81,6 @@ class NeverUpdated:
     name: str = "never updated"
 
     def begin(self, setting: Setting) -> MethodRun:
-        """Return the method at the end of day 0."""
         return _NeverUpdated(setting)
 
 
@@ -94,7 +91,6 @@ class LocalOnly:
     name: str = "local only"
 
     def begin(self, setting: Setting) -> MethodRun:
-        """Return the method at the end of day 0."""
         return _LocalOnly(setting)
 
 
@@ -108,7 +104,6 @@ class Centralised:
     name: str = "centralised"
 
     def begin(self, setting: Setting) -> MethodRun:
-        """Return the method at the end of day 0."""
         return _Centralised(setting)
 
 
@@ -331,8 +326,8 @@ class SelectiveRun(MethodRun):
             if ledger is not None and budget is not None:
                 ledger.set_budget(
                     joined[name].scope,
-                    unit=protected_unit(sharing),
-                    neighbours=neighbouring(sharing),
+                    unit=sharing.unit,
+                    neighbours=sharing.neighbours,
                     epsilon=budget,
                     delta=setting.delta,
                 )

@@ -57,7 +57,7 @@ from blindsight.errors import (
 )
 from blindsight.files import AnyPath, as_path, held_lock, read_arrays, storage_errors, write_arrays
 from blindsight.rng import ByteSource, science, system_bytes
-from blindsight.selective.accounting import neighbouring, protected_unit, upload_loss
+from blindsight.selective.accounting import upload_loss
 from blindsight.selective.codec import LARGEST_PARAMETER, SparseUpdate, Vector, decode_sparse, encode_sparse
 from blindsight.selective.protection import ParticipantGaussian, RecordGaussian, Sharing, protect, remainder
 from blindsight.selective.terms import Answer, Receipt, Request, SelectiveTerms, Upload
@@ -517,7 +517,7 @@ class Participant(Secret):
         Noise per record is charged once: each photo is in one batch only, so all batches together cost a photo no more
         than its own does (parallel composition; a photo that does not count leaves its place in the batch empty).
         """
-        unit = protected_unit(self.sharing)
+        unit = self.sharing.unit
         if self._ledger is None or self._loss is None or (unit == "record" and self._state.charged):
             return
         try:
@@ -525,7 +525,7 @@ class Participant(Secret):
                 self._loss,
                 scope=self.scope,
                 unit=unit,
-                neighbours=neighbouring(self.sharing),
+                neighbours=self.sharing.neighbours,
                 mechanism=str(self.sharing.noise),
                 purpose=f"upload {self._state.sequence + 1}",
             )

@@ -42,17 +42,26 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.dp.accounting import GaussianLoss, check_positive, epsilon_of, gaussian_sigma
+from blindsight.dp.accounting import (
+    BoundedLoss,
+    GaussianLoss,
+    LaplaceLoss,
+    Loss,
+    check_positive,
+    epsilon_of,
+    gaussian_sigma,
+)
 from blindsight.dp.mechanisms import GaussianMechanism, Grid, LaplaceMechanism
 from blindsight.dp.sampling import discrete_gaussian, discrete_laplace
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.selective.codec import Places, SparseUpdate, Vector, as_half, every_place
+from blindsight.statement import Neighbours, Unit
 
 
 def check_number(name: str, value: Any) -> None:
@@ -77,36 +86,56 @@ _TAIL = 13  # deviations beyond which noise is cut: of probability 1e-38 for eac
 _MOST_STEPS = 2.0**60  # a change is cut there before it becomes whole steps, far beyond any bound
 
 
+class Noise:
+    """What is added before anything leaves: made for a `unit`, with a loss that is stated for `neighbours`.
+
+    A record is a photo, a person a participant with all its photos. Gaussian noise hides a unit's part, Laplace noise
+    its exchange.
+    """
+
+    unit: ClassVar[Unit] = "person"
+    neighbours: ClassVar[Neighbours] = "add/remove"
+
+    def loss(self, values: int, *, steps: int, chosen: bool) -> Loss:
+        """Return what an upload of so many values costs if every change keeps the bound and places tell nothing.
+
+        `steps` is for how many local steps a batch is used, `chosen` whether places were found by a threshold.
+        """
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class PublishedLaplace:
+class PublishedLaplace(Noise):
     """Laplace noise of scale 2 bound / epsilon on a change of any size, cut afterwards: nothing is proven."""
 
     epsilon: float
+    neighbours: ClassVar[Neighbours] = "replace"
+    cut_first: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _check_positive("epsilon", self.epsilon)
 
     def release(self, values: Floats, bound: float, source: ByteSource = system_bytes) -> Floats:
-        """Return bound(values + noise, gamma), in the paper's order."""
-        return np.clip(_add_laplace(values, bound, self.epsilon, source), -bound, bound)
+        """Return bound(values + noise, gamma), in the paper's order; values are bounded before where `cut_first`."""
+        changes = np.clip(values, -bound, bound) if self.cut_first else values
+        grid = LaplaceMechanism(sensitivity=2 * bound, epsilon=self.epsilon).grid(1)
+        steps = np.rint(np.clip(changes / grid.step, -_MOST_STEPS, _MOST_STEPS)).astype(np.int64)
+        steps += discrete_laplace(grid.noise, values.size, source)  # each value is a release of its own
+        return np.clip(steps.astype(np.float64) * grid.step, -bound, bound)
+
+    def loss(self, values: int, *, steps: int, chosen: bool) -> Loss:
+        return BoundedLoss(self.epsilon, count=values) if chosen else LaplaceLoss(self.epsilon, count=values)
 
 
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(PublishedLaplace):
     """The same noise on a change that was cut first: `epsilon` for each value, if the places tell nothing."""
 
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        _check_positive("epsilon", self.epsilon)
-
-    def release(self, values: Floats, bound: float, source: ByteSource = system_bytes) -> Floats:
-        """Return bound(bound(values, gamma) + noise, gamma)."""
-        return np.clip(_add_laplace(np.clip(values, -bound, bound), bound, self.epsilon, source), -bound, bound)
+    cut_first: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
-class ParticipantGaussian:
+class ParticipantGaussian(Noise):
     """Gaussian noise on an upload of bounded length; `among` participants may share it if only sums are opened.
 
     >>> shared = ParticipantGaussian(clip=0.5, noise_multiplier=2.0, among=5)
@@ -173,13 +202,17 @@ class ParticipantGaussian:
             steps = np.clip(steps, -_FLOAT32_STEPS, _FLOAT32_STEPS)
         return steps.astype(np.float64) * grid.step
 
+    def loss(self, values: int, *, steps: int, chosen: bool) -> Loss:
+        return GaussianLoss(self.noise_multiplier)
+
 
 @dataclass(frozen=True)
-class RecordGaussian:
+class RecordGaussian(Noise):
     """Gaussian noise inside training: each photo's gradient has a length of at most `clip`, and the sum gets noise."""
 
     clip: float
     noise_multiplier: float
+    unit: ClassVar[Unit] = "record"
 
     def __post_init__(self) -> None:
         _check_positive("clip", self.clip)
@@ -199,8 +232,8 @@ class RecordGaussian:
         most = _MOST_STEPS * mechanism.grid(total.size).step
         return mechanism.release(np.clip(total, -most, most), source)
 
-
-Noise = PublishedLaplace | Laplace | ParticipantGaussian | RecordGaussian
+    def loss(self, values: int, *, steps: int, chosen: bool) -> Loss:
+        return GaussianLoss(self.noise_multiplier, count=steps)
 
 
 def calibrate_participant(
@@ -233,14 +266,6 @@ def _least_multiplier(epsilon: float, delta: float, count: int) -> float:
     while epsilon_of([GaussianLoss(multiplier, count=count)], delta=delta) > epsilon:
         multiplier *= 1 + 1e-9
     return multiplier
-
-
-def _add_laplace(values: Floats, bound: float, epsilon: float, source: ByteSource) -> Floats:
-    """Add exact Laplace noise of scale 2 bound / epsilon to each value as a release of its own."""
-    grid = LaplaceMechanism(sensitivity=2 * bound, epsilon=epsilon).grid(1)
-    steps = np.rint(np.clip(values / grid.step, -_MOST_STEPS, _MOST_STEPS)).astype(np.int64)
-    steps += discrete_laplace(grid.noise, values.size, source)
-    return steps.astype(np.float64) * grid.step
 
 
 def _check_positive(name: str, value: float) -> None:
@@ -300,7 +325,7 @@ def select_above(change: Floats, threshold: float, count: int, rng: np.random.Ge
 def sparse_vector(
     change: Floats,
     *,
-    noise: Laplace | PublishedLaplace,
+    noise: PublishedLaplace,
     bound: float,
     threshold: float,
     count: int,
@@ -417,7 +442,7 @@ class Sharing:
         self._check_threshold()
         if self.noise is not None and not isinstance(self.noise, Noise):
             raise InputError(f"noise must be one of the kinds of blindsight.selective.protection; got {self.noise!r}.")
-        if isinstance(self.noise, Laplace | PublishedLaplace) and self.bound is None:
+        if isinstance(self.noise, PublishedLaplace) and self.bound is None:
             raise InputError("Laplace noise is made for a bound on each value; got none. Name the bound.")
         if isinstance(self.noise, ParticipantGaussian):
             self._check_gaussian(self.noise)
@@ -446,6 +471,16 @@ class Sharing:
     def count(self, dimension: int) -> int:
         """Return how many of `dimension` parameters are uploaded: at most the share, but one at least."""
         return max(1, math.floor(self.share * dimension + 1e-9))
+
+    @property
+    def unit(self) -> Unit:
+        """Whom the noise is made for."""
+        return Noise.unit if self.noise is None else self.noise.unit
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation that losses are stated for."""
+        return Noise.neighbours if self.noise is None else self.noise.neighbours
 
     def cut(self, change: NDArray[F]) -> NDArray[F]:
         """Return a copy of which every value lies within the bound."""
@@ -504,8 +539,16 @@ def _released(
         places = _places(change, sharing, rng)
         return places, sharing.cut(change[places])
     exact = change.astype(np.float64)
-    if isinstance(noise, Laplace | PublishedLaplace):
-        return _with_laplace(exact, sharing, noise, rng, source)
+    if isinstance(noise, PublishedLaplace):
+        assert sharing.bound is not None
+        if sharing.threshold is None:
+            places = _places(change, sharing, rng)
+            return places, noise.release(exact[places], sharing.bound, source)
+        count, least = sharing.count(change.size), sharing.threshold
+        return sparse_vector(
+            exact, noise=noise, bound=sharing.bound, threshold=least, count=count, rng=rng, source=source
+        )
+    assert isinstance(noise, ParticipantGaussian)
     bounded = sharing.cut(exact)
     if sharing.select == "random":
         places = _places(exact, sharing, rng)
@@ -513,24 +556,6 @@ def _released(
     noisy = noise.release(bounded, source)
     places = _places(noisy, sharing, rng)
     return places, noisy[places]
-
-
-def _with_laplace(
-    change: Floats, sharing: Sharing, noise: Laplace | PublishedLaplace, rng: np.random.Generator, source: ByteSource
-) -> tuple[Places, Floats]:
-    assert sharing.bound is not None
-    if sharing.threshold is None:
-        places = _places(change, sharing, rng)
-        return places, noise.release(change[places], sharing.bound, source)
-    return sparse_vector(
-        change,
-        noise=noise,
-        bound=sharing.bound,
-        threshold=sharing.threshold,
-        count=sharing.count(change.size),
-        rng=rng,
-        source=source,
-    )
 
 
 def _places(change: Vector | Floats, sharing: Sharing, rng: np.random.Generator) -> Places:
