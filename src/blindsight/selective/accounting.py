@@ -207,7 +207,6 @@ _LARGE_EPSILON = 20.0  # a guess of one in a million becomes all but certain at 
 
 
 def check_hiding(scheme: str) -> None:
-    """Refuse a scheme that does not exist, and the one that hides nothing."""
     if scheme not in SCHEMES:
         raise UnknownNameError("aggregation scheme", scheme, HIDING_SCHEMES)
     if scheme not in HIDING_SCHEMES:
@@ -226,9 +225,12 @@ def sharing_statement(
     if the server opens every upload. What it assumes and leaves open is then said too. `source` is where the noise and
     the session's keys came from.
     """
+    sharing, assumptions, not_protected = cost.sharing, _assumptions(cost.sharing), _not_protected(cost, session)
     if session is not None:
         check_hiding(session.scheme)
-    sharing = cost.sharing
+        adding = session.statement()
+        assumptions += [f"under {session.scheme}: {line}" for line in adding.assumptions]
+        not_protected += [f"by {session.scheme} alone: {line}" for line in adding.not_protected]
     proven = math.isfinite(cost.epsilon) and (session is not None or not _is_shared(sharing))
     return PrivacyStatement(
         guarantee="differential privacy" if proven else "none",
@@ -240,8 +242,8 @@ def sharing_statement(
         accountant=_accountant(cost) if proven else None,
         randomness="none" if sharing.noise is None and session is None else randomness_of(source),
         who_sees=_who_sees(session),
-        assumptions=_assumptions(sharing) + _assumptions_of(session),
-        not_protected=tuple(_not_protected(cost, session)) + _left_open_by(session),
+        assumptions=tuple(assumptions),
+        not_protected=tuple(not_protected),
         claim=_claim(cost),
     )
 
@@ -288,20 +290,6 @@ def _mechanism(sharing: Sharing, dimension: int) -> str:
     return f"{shared}; no noise"
 
 
-def _assumptions_of(session: Session | None) -> tuple[str, ...]:
-    """Return what must be true for no single upload to be read, who may collude above all, in the session's words."""
-    if session is None:
-        return ()
-    return tuple(f"under {session.scheme}: {line}" for line in session.statement().assumptions)
-
-
-def _left_open_by(session: Session | None) -> tuple[str, ...]:
-    """Return what adding up alone does not hide, such as values that one participant alone sends."""
-    if session is None:
-        return ()
-    return tuple(f"by {session.scheme} alone: {line}" for line in session.statement().not_protected)
-
-
 def _who_sees(session: Session | None) -> dict[str, str]:
     reads = "every upload of every participant: which places, which values, when, after how many photos"
     if session is not None:
@@ -313,10 +301,10 @@ def _who_sees(session: Session | None) -> dict[str, str]:
     }
 
 
-def _assumptions(sharing: Sharing) -> tuple[str, ...]:
+def _assumptions(sharing: Sharing) -> list[str]:
     """Return what must be true for the guarantee; without noise there is none to assume anything for."""
     if sharing.noise is None:
-        return ()
+        return []
     lines = [
         "the participant's own device follows the protocol and keeps its photos and its noise to itself",
         "when an upload is made, and which photos make a batch, does not depend on what the photos show",
@@ -335,7 +323,7 @@ def _assumptions(sharing: Sharing) -> tuple[str, ...]:
             "each photo is in exactly one batch; a photo that is removed leaves its place in the batch empty, so that "
             "the others stay in theirs"
         )
-    return tuple(lines)
+    return lines
 
 
 def _not_protected(cost: SharingCost, session: Session | None) -> list[str]:

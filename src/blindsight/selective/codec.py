@@ -33,7 +33,6 @@ class ParameterLayout:
     shapes: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
-        """Refuse a layout in which nothing can be learned."""
         if not self.names:
             raise InputError("this model has no trainable parameters, so there is nothing to share.")
         if len(self.names) != len(self.shapes) or len(set(self.names)) != len(self.names):
@@ -41,13 +40,11 @@ class ParameterLayout:
 
     @classmethod
     def of(cls, parameters: Iterable[tuple[str, tuple[int, ...]]]) -> "ParameterLayout":
-        """Return the layout of these names and shapes."""
         pairs = [(name, tuple(int(side) for side in shape)) for name, shape in parameters]
         return cls(tuple(name for name, _ in pairs), tuple(shape for _, shape in pairs))
 
     @cached_property
     def dimension(self) -> int:
-        """How many numbers there are in all."""
         return sum(prod(shape) for shape in self.shapes)
 
     @cached_property
@@ -83,7 +80,6 @@ class SparseUpdate:
     values: Vector
 
     def __post_init__(self) -> None:
-        """Refuse what is no part of a vector."""
         if self.indices.ndim != 1 or self.indices.shape != self.values.shape:
             raise InputError(
                 f"an update has one value for each place; got {self.indices.shape} and {self.values.shape}."
@@ -104,7 +100,6 @@ class SparseUpdate:
         return slice(None) if self.indices.size == self.dimension else self.indices
 
     def dense(self) -> Vector:
-        """Return the whole vector."""
         vector = np.zeros(self.dimension, dtype=np.float32)
         vector[self.where] = self.values
         return vector
@@ -227,7 +222,6 @@ def _written(present: Places, dimension: int) -> Places:
 
 
 def _others(places: Places, dimension: int) -> Places:
-    """Return all places but these."""
     if not places.size:
         return every_place(dimension)
     if places.size == dimension:
@@ -253,7 +247,6 @@ def _pack_places(places: Places) -> bytes:
 
 
 def _unpack_places(body: bytes, count: int, dimension: int) -> Places:
-    """Return `count` ascending places below `dimension`."""
     if not count:
         if body:
             raise MessageError("a sparse update has more bytes than it needs.")

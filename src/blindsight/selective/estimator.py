@@ -95,16 +95,13 @@ class NetworkModel:
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The names of the classes."""
         return tuple(map(str, self.classes.tolist()))
 
     def decision_function(self, pictures: Dataset | ArrayLike) -> NDArray[Any]:
-        """Return the module's scores, (n, classes)."""
         trainer = NetworkTrainer(self.module)
         return trainer.scores(trainer.initial(), _inputs(pictures))
 
     def predict(self, pictures: Dataset | ArrayLike) -> NDArray[Any]:
-        """Return the class of every picture."""
         answers: NDArray[Any] = self.classes[self.decision_function(pictures).argmax(axis=1)]
         return answers
 
@@ -284,12 +281,10 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Dataset | ArrayLike) -> NDArray[Any]:
-        """Return the class of every picture."""
         check_is_fitted(self)
         return self.model_.predict(X)
 
     def decision_function(self, X: Dataset | ArrayLike) -> NDArray[Any]:
-        """Return the module's scores, (n, classes)."""
         check_is_fitted(self)
         return self.model_.decision_function(X)
 

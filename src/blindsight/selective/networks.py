@@ -163,7 +163,6 @@ def trainable(module: Module) -> dict[str, Tensor]:
 
 
 def layout_of(module: Module) -> ParameterLayout:
-    """Return names and shapes of the parameters that are learned."""
     return ParameterLayout.of((name, tuple(parameter.shape)) for name, parameter in trainable(module).items())
 
 
@@ -187,7 +186,6 @@ class FlatParameters:
         return [part.view(tensor.shape) for part, tensor in zip(parts, self.named.values(), strict=True)]
 
     def read(self) -> Vector:
-        """Return a new vector."""
         load_torch()._foreach_copy_(self._parts, [*self.named.values()])
         return self._flat.copy()
 
@@ -216,7 +214,6 @@ def rate_of(optimiser: str, learning_rate: float | None = None) -> float:
 
 
 def new_optimiser(name: str, module: Module, learning_rate: float | None = None) -> Any:
-    """Return torch's SGD, RMSProp or Adam for what is learned."""
     rate = rate_of(name, learning_rate)
     return getattr(load_torch().optim, OPTIMISERS[name][0])(trainable(module).values(), lr=rate)
 
@@ -227,7 +224,6 @@ def _check_classes(classes: int) -> None:
 
 
 def _standardise(mean: Any, scale: Any) -> Module:
-    """Return the layer (x - mean) / scale, with both as buffers."""
     return _standardise_class()(mean, scale)
 
 
@@ -300,7 +296,6 @@ class VGG16Features:
         return self
 
     def transform(self, images: NDArray[np.uint8]) -> Float32:
-        """Return the activations before the last layer of every image."""
         check_images(images)
         torch, network = load_torch(), self._network
         mean, scale = (torch.tensor(each, device=self.device)[:, None, None] for each in (_MEAN, _SCALE))
@@ -313,7 +308,6 @@ class VGG16Features:
         return features
 
     def fingerprint(self) -> str:
-        """Return the network's name, its input and the SHA-256 of its weights."""
         return f"VGG16Features version={_VERSION} size={_SIZE} weights={sha256_of(self.weights)}"
 
     @cached_property

@@ -80,7 +80,6 @@ class UnderWay(Secret):
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the upload."""
         return hashlib.sha256(self.upload).digest()
 
 
@@ -130,7 +129,6 @@ class ParticipantState(Secret):
 
     @classmethod
     def of(cls, document: dict[str, Any], arrays: dict[str, NDArray[Any]], dimension: int) -> "ParticipantState":
-        """Return what `_NUMBERS` of a document and `arrays` describe."""
         for name in {"local", "residual", "wanted"} & arrays.keys():
             if arrays[name].shape != (dimension,) or arrays[name].dtype != np.float32:
                 raise ValueError(f"{name} is no vector of {dimension} parameters")
@@ -166,7 +164,6 @@ class ParticipantFile:
         write_arrays(self.path, _PARTICIPANT_KIND, document, arrays, private=True)
 
     def read(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return what was written last."""
         with storage_errors("clean", self.path):
             for part in self.path.parent.glob(f".{glob.escape(self.path.name)}.????????.part"):
                 part.unlink()  # a writer was killed in the middle
@@ -334,7 +331,6 @@ class Participant(Secret):
 
     @property
     def parameters(self) -> Vector:
-        """Its own copy of the parameters."""
         return self._downloaded().copy()
 
     @property
@@ -405,7 +401,6 @@ class Participant(Secret):
         self._keep(replace(state, local=self._overwritten(news), version=message.version))
 
     def _overwritten(self, news: SparseUpdate) -> Vector:
-        """Return its own parameters with the downloaded ones in their places."""
         if news.indices.size == self.terms.dimension:
             return news.values
         local = self._downloaded().copy()
@@ -434,13 +429,11 @@ class Participant(Secret):
         return under_way.update
 
     def resend(self) -> bytes:
-        """Return the upload that is under way, to be sent once more."""
         if not self.under_way:
             raise InputError(f"no upload of {self.name!r} is under way.")
         return self.under_way
 
     def settle(self, receipt: bytes) -> None:
-        """Note that the upload under way was added."""
         message, sent = decode(receipt, Receipt), self._state.under_way
         self._check_addressee(message.terms, message.participant)
         if sent is None or sent.digest != message.upload:
@@ -486,7 +479,6 @@ class Participant(Secret):
         return UnderWay(wanted, update), after
 
     def _trained(self, before: Vector) -> Vector:
-        """Return what the trainer makes of these parameters and the next batch."""
         assert self._state.inputs is not None
         assert self._state.labels is not None
         inputs, labels = (photos[: self.terms.batch] for photos in (self._state.inputs, self._state.labels))

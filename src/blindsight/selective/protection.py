@@ -83,6 +83,7 @@ _FLOAT32_STEPS = 2**24  # whole numbers up to this are float32 numbers
 _LEAST_STEPS = 2**10  # of shared noise: below, its sums would no longer be as good as Gaussian
 _GRID_SHARE = 1e-5  # of epsilon: far more than the grid costs, see `blindsight.selective.accounting`
 _TAIL = 13  # deviations beyond which noise is cut: of probability 1e-38 for each value
+_CHUNK = 64  # values that are compared with a threshold at once, at first
 _MOST_STEPS = 2.0**60  # a change is cut there before it becomes whole steps, far beyond any bound
 
 
@@ -148,7 +149,6 @@ class ParticipantGaussian(Noise):
     among: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what is no noise, or noise among nobody."""
         _check_positive("clip", self.clip)
         _check_multiplier(self.noise_multiplier)
         if isinstance(self.among, bool) or not isinstance(self.among, int) or not 1 <= self.among <= 10**6:
@@ -166,7 +166,6 @@ class ParticipantGaussian(Noise):
 
     @property
     def own_sigma(self) -> float:
-        """The deviation of what one participant adds."""
         return self.sigma / math.sqrt(self.enough)
 
     def grid(self, size: int) -> Grid:
@@ -194,7 +193,6 @@ class ParticipantGaussian(Noise):
         return values if length <= limit else values * (limit / length)
 
     def release(self, values: Floats, source: ByteSource = system_bytes) -> Floats:
-        """Return the values shortened and with fresh noise."""
         grid = self.grid(values.size)
         steps = np.rint(self.shorten(values) / grid.step).astype(np.int64)
         steps += discrete_gaussian(grid.noise, steps.size, source)
@@ -284,24 +282,19 @@ def _check_whole(count: int) -> None:
         raise InputError(f"noise is made for a whole number of releases, at least 1; got {count!r}.")
 
 
-_CHUNK = 64
-
-
 @dataclass(frozen=True)
 class Split:
-    """How epsilon for one uploaded value is spent, and the scales of the noise that follow."""
+    """How epsilon for one uploaded value is spent, on its place and on telling it, and the scales of the noise."""
 
     epsilon: float
     bound: float
 
     @property
     def choosing(self) -> float:
-        """What finding a place costs."""
         return 8 * self.epsilon / 9
 
     @property
     def telling(self) -> float:
-        """What the value at that place costs."""
         return self.epsilon / 9
 
     @property
@@ -340,8 +333,7 @@ def sparse_vector(
     sizes += discrete_laplace(2 * grid.noise, sizes.size, source)
     thresholds = int(np.rint(threshold / grid.step)) + discrete_laplace(grid.noise, count, source)
     places = np.sort(order[_first_above(sizes, thresholds)])
-    told = type(noise)(split.telling).release(change[places], bound, source)
-    return places, told
+    return places, type(noise)(split.telling).release(change[places], bound, source)
 
 
 def _first_above(sizes: NDArray[np.int64], thresholds: NDArray[np.int64]) -> list[int]:
@@ -349,25 +341,14 @@ def _first_above(sizes: NDArray[np.int64], thresholds: NDArray[np.int64]) -> lis
     reached: list[int] = []
     start = 0
     for threshold in thresholds.tolist():
-        found = _first_reaching(sizes, threshold, start)
-        if found is None:
+        length = _CHUNK
+        while start < sizes.size and not (above := sizes[start : start + length] >= threshold).any():
+            start, length = start + length, 2 * length  # looking ever further ahead
+        if start >= sizes.size:
             break
-        reached.append(found)
-        start = found + 1
+        reached.append(start + int(above.argmax()))
+        start = reached[-1] + 1
     return reached
-
-
-def _first_reaching(sizes: NDArray[np.int64], threshold: int, start: int) -> int | None:
-    """Return the first place from `start` on that reaches the threshold, looking ever further ahead."""
-    length = _CHUNK
-    while start < sizes.size:
-        above = sizes[start : start + length] >= threshold
-        first = int(above.argmax())
-        if above[first]:
-            return start + first
-        start += length
-        length *= 2
-    return None
 
 
 def select_largest(change: NDArray[np.floating], count: int) -> Places:
@@ -429,7 +410,6 @@ class Sharing:
     half: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
         for name in ("share", "bound", "threshold"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name))
@@ -474,12 +454,10 @@ class Sharing:
 
     @property
     def unit(self) -> Unit:
-        """Whom the noise is made for."""
         return Noise.unit if self.noise is None else self.noise.unit
 
     @property
     def neighbours(self) -> Neighbours:
-        """The relation that losses are stated for."""
         return Noise.neighbours if self.noise is None else self.noise.neighbours
 
     def cut(self, change: NDArray[F]) -> NDArray[F]:
@@ -533,7 +511,6 @@ def remainder(change: Vector, update: SparseUpdate, sharing: Sharing) -> Vector:
 def _released(
     change: Vector, sharing: Sharing, rng: np.random.Generator, source: ByteSource
 ) -> tuple[Places, Vector | Floats]:
-    """Return the places and values that are uploaded, before they are rounded."""
     noise = sharing.noise
     if noise is None or isinstance(noise, RecordGaussian):
         places = _places(change, sharing, rng)

@@ -81,12 +81,10 @@ class ServerState:
 
     @classmethod
     def of(cls, parameters: Vector) -> "ServerState":
-        """Return the state at the beginning."""
         return cls(np.array(parameters, dtype=np.float32), np.zeros(len(parameters), dtype=np.int64))
 
     @property
     def nbytes(self) -> int:
-        """How large it is."""
         return self.parameters.nbytes + self.counters.nbytes
 
     def sums(self, update: SparseUpdate) -> Vector:
@@ -297,13 +295,11 @@ class ParameterServer:
 
     @property
     def parameters(self) -> Vector:
-        """The parameters as they are now."""
         with self._mutex:
             return self._state.parameters.copy()
 
     @property
     def counters(self) -> NDArray[np.int64]:
-        """How often each parameter was updated."""
         with self._mutex:
             return self._state.counters.copy()
 
@@ -421,7 +417,6 @@ class ParameterServer:
             state.turn = message.turn
 
     def _receipt(self, upload: Upload) -> Receipt:
-        """Return the receipt for an upload that was the last of its participant."""
         last = self._state.uploads[upload.participant]
         return Receipt(upload.terms, upload.participant, last.sequence, last.digest, last.version)
 

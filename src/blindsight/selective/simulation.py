@@ -15,7 +15,8 @@ participants who do not all share alike (a value would lack the noise of those w
 session that hides nothing, or one that rounds more coarsely than the noise (its parts would not add up to the noise
 that was accounted for).
 
-Every scheme adds the same integers, hence leads to the same parameters bit for bit. The session rounds to a fixed point
+Every scheme adds the same integers, hence leads to the same parameters bit for bit unless it withholds some (`dphe` and
+`block-dphe`, values that too few send). The session rounds to a fixed point
 and cuts what is beyond its range; participants with residuals remember both. The server's counters count the turns
 whose sum changed a parameter.
 """
@@ -44,11 +45,9 @@ Order = Callable[[Sequence[Participant]], Iterator[Move]]
 class Door(Protocol):
     """A parameter server, here or elsewhere."""
 
-    def answer(self, request: bytes) -> bytes:
-        """Return the parameters asked for."""
+    def answer(self, request: bytes) -> bytes: ...
 
-    def receive(self, upload: bytes) -> bytes:
-        """Add an upload and return its receipt."""
+    def receive(self, upload: bytes) -> bytes: ...
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,6 @@ def simulate(server: Door, participants: Sequence[Participant], order: Order = r
 
 
 def _download(server: Door, participant: Participant) -> int:
-    """Let a participant download, and return how many bytes."""
     answer = server.answer(participant.request())
     participant.take(answer)
     return len(answer)

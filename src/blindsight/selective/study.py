@@ -194,7 +194,6 @@ class SharingOptions:
 
     @property
     def stated_delta(self) -> float:
-        """The delta at which epsilons are stated."""
         return STATED_DELTA if self.delta is None else self.delta
 
     def check_participants(self, count: int) -> None:
@@ -300,7 +299,6 @@ class Training:
     decay: float = DECAY
 
     def __post_init__(self) -> None:
-        """Refuse names that mean nothing."""
         if self.model not in get_args(Model) and ":" not in self.model:
             raise UnknownNameError("model", self.model, (*get_args(Model), "net.py:Net"))
         if self.optimiser not in get_args(Optimiser):
@@ -369,13 +367,11 @@ class PhotoStudy:
 
     @property
     def dimension(self) -> int:
-        """How many parameters are learned."""
         return self.initial.size
 
     def simulate(
         self, methods: Sequence[Method], *, delta: float, on_day: OnDay | None = None, progress: Progress = silent
     ) -> Timeline:
-        """Simulate all methods over the days."""
         return simulate_days(
             self.schedule,
             self.inputs,
@@ -425,7 +421,6 @@ class SharingResult:
 
     @property
     def days(self) -> int:
-        """How many days were simulated."""
         return len(self.timeline.photos)
 
     @property

@@ -84,8 +84,7 @@ class Trainer(Protocol):
     def record_noise(self) -> RecordGaussian | None:
         """The noise that is added inside training; None if there is none."""
 
-    def initial(self) -> Vector:
-        """Return the parameters to begin with."""
+    def initial(self) -> Vector: ...
 
     def check(self, inputs: NDArray[Any], labels: NDArray[np.int64]) -> None:
         """Refuse photos that the model cannot take and classes that it does not have: asked as they are gathered."""
@@ -170,7 +169,6 @@ class SoftmaxTrainer:
     _calls: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse a head that cannot learn."""
         if self.classes < 2:
             raise InputError(f"a classifier tells at least two classes apart; got {self.classes}.")
         if not 0 < self.learning_rate < np.inf:
@@ -179,7 +177,6 @@ class SoftmaxTrainer:
 
     @property
     def layout(self) -> ParameterLayout:
-        """A weight for each class and feature, a bias for each class."""
         return ParameterLayout(_NAMES, ((self.classes, len(self.standardiser.mean)), (self.classes,)))
 
     def initial(self) -> Vector:
@@ -214,7 +211,6 @@ class SoftmaxTrainer:
         return self._finite(np.concatenate([weights[:, :-1].ravel(), weights[:, -1]]))
 
     def scores(self, parameters: Vector, inputs: NDArray[Any]) -> NDArray[Any]:
-        """Return the logits, (n, classes)."""
         logits: NDArray[Any] = self._rows(inputs) @ self._matrix(parameters).T
         return logits
 
@@ -400,7 +396,6 @@ class NetworkTrainer:
         return f"<NetworkTrainer: {self.layout.dimension} parameters, {kind}, batches of {self.batch}>"
 
     def initial(self) -> Vector:
-        """Return the parameters of the module it was made from."""
         return self._initial.copy()
 
     def check(self, inputs: NDArray[Any], labels: NDArray[np.int64]) -> None:
