@@ -432,8 +432,8 @@ class NetworkTrainer:
         self._load(parameters)
         self._to_training()
         self._optimiser.param_groups[0]["lr"] = self._rate / (1 + self._decay * self._calls)
-        self._calls += 1
         with seeded(seed, self.device):
+            self._calls += 1
             for picked in self._batches(len(rows), seed):
                 labelled = self._torch.tensor(truth[picked], device=self.device)
                 self._step(to_batch(rows[picked], self.device), labelled)
