@@ -271,7 +271,7 @@ def _unpack_places(body: bytes, count: int, dimension: int) -> Places:
     return places
 
 
-def _best_low_bits(gaps: Places) -> int:
+def _best_low_bits(gaps: NDArray[np.signedinteger]) -> int:
     """Return the k with which Rice's code is shortest; the least of them if several are.
 
     One more low bit costs a bit for each gap and saves half of what was left of it, rounded up. The larger k, the less
@@ -287,6 +287,6 @@ def _best_low_bits(gaps: Places) -> int:
     return k
 
 
-def _pays(gaps: Places, low_bits: int) -> bool:
+def _pays(gaps: NDArray[np.signedinteger], low_bits: int) -> bool:
     """Tell whether one more low bit makes Rice's code shorter."""
     return int((((gaps >> low_bits) + 1) >> 1).sum()) > gaps.size

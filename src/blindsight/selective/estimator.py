@@ -47,7 +47,14 @@ from blindsight.selective.protection import (
     check_whole,
 )
 from blindsight.selective.timeline import Photos, Setting, train_initial
-from blindsight.selective.trainers import DECAY, LOCAL_STEPS, NetworkTrainer, RecordGradients, check_passes
+from blindsight.selective.trainers import (
+    DECAY,
+    LOCAL_STEPS,
+    NetworkTrainer,
+    RecordGradients,
+    check_outputs,
+    check_passes,
+)
 from blindsight.statement import PrivacyStatement
 
 Collection = Dataset | tuple[ArrayLike, ArrayLike]
@@ -327,9 +334,12 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _class_names(self, public: Collection | None) -> NDArray[Any]:
         """Return the names of the classes; none where they are counted."""
-        if self.classes is None and public is None:
+        if self.classes is not None:
+            names = np.asarray(self.classes)
+        elif public is not None:
+            names = np.unique(_labels(public))
+        else:
             return np.arange(0)
-        names = np.asarray(self.classes) if self.classes is not None else np.unique(_labels(public))
         if len(names) < 2 or len(np.unique(names)) < len(names):
             raise InputError(
                 f"a classifier tells at least two classes apart, each named once; got {', '.join(map(str, names))}."
@@ -342,20 +352,16 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             inputs, labels = _inputs(collection), _labels(collection)
             if labels.shape != (len(inputs),) or not len(inputs):
                 raise InputError(f"there must be a class for each of {len(inputs)} pictures; got {labels.shape}.")
-            outputs = trainer.scores(trainer.initial(), inputs[:1]).shape[1]
             if not len(self.classes_):  # nobody has named them: they are counted
                 if labels.dtype.kind not in "iu" or (labels < 0).any():
                     raise InputError("name the classes (`classes`), or give public pictures that show them.")
-                self.classes_ = np.arange(outputs)
-            known = ", ".join(map(str, self.classes_))
-            if outputs != len(self.classes_):
-                raise InputError(
-                    f"the module gives {outputs} scores, and there are {len(self.classes_)} classes ({known}). Give "
-                    "its last layer as many outputs, or name all classes."
-                )
+                self.classes_ = np.arange(trainer.scores(trainer.initial(), inputs[:1]).shape[1])
+            check_outputs(trainer, inputs, self.classes_)
             place = {name: number for number, name in enumerate(self.classes_.tolist())}
             if strange := sorted({str(name) for name in labels.tolist() if name not in place}):
-                raise InputError(f"classes that are not known: {', '.join(strange)}. Known are {known}.")
+                raise InputError(
+                    f"classes that are not known: {', '.join(strange)}. Known are {', '.join(map(str, place))}."
+                )
             counted = np.array([place[name] for name in labels.tolist()], dtype=np.int64)
             trainer.check(inputs, counted)
             return Photos(inputs, counted)

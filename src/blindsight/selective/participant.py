@@ -530,9 +530,8 @@ class Participant(Secret):
         state, rest = self._state, slice(self.terms.batch, None)
         assert state.inputs is not None
         assert state.labels is not None
-        left = {"inputs": state.inputs[rest], "labels": state.labels[rest]}
-        charged = self._ledger is not None
-        self._keep(replace(state, local=local, under_way=under_way, charged=charged, **left))
+        left = replace(state, inputs=state.inputs[rest], labels=state.labels[rest], charged=self._ledger is not None)
+        self._keep(replace(left, local=local, under_way=under_way))
 
     def _downloaded(self) -> Vector:
         if self._state.local is None:

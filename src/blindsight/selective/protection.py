@@ -478,8 +478,9 @@ def protect(
     places, values = _released(change, sharing, rng, source)
     if values.dtype != np.float32:
         most = float(np.finfo(np.float32).max)
-        values = np.clip(values, -most, most).astype(np.float32)
-    return SparseUpdate(change.size, places, as_half(values) if sharing.half else values)
+        values = np.clip(values, -most, most)
+    sent: Vector = values.astype(np.float32, copy=False)
+    return SparseUpdate(change.size, places, as_half(sent) if sharing.half else sent)
 
 
 def remainder(change: Vector, update: SparseUpdate, sharing: Sharing) -> Vector:

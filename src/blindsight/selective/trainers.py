@@ -37,7 +37,7 @@ part in exactly `epochs` steps of a call. No photo can make such a training fail
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -141,6 +141,16 @@ def check_labels(labels: ArrayLike, count: int, classes: int | None = None) -> N
     if classes is not None and truth.max() >= classes:
         raise UnknownClassError(f"labels must lie in 0..{classes - 1}: the network tells {classes} classes apart.")
     return truth.astype(np.int64)
+
+
+def check_outputs(trainer: Trainer, inputs: NDArray[Any], classes: Iterable[Any]) -> None:
+    """Refuse a model that does not give a score for each of these classes."""
+    names, outputs = [str(name) for name in classes], trainer.scores(trainer.initial(), inputs[:1]).shape[1]
+    if outputs != len(names):
+        raise InputError(
+            f"the network gives {outputs} scores, and there are {len(names)} classes ({', '.join(names)}). Give its "
+            "last layer as many outputs, or name all classes."
+        )
 
 
 _NAMES = ("weight", "bias")
