@@ -67,9 +67,15 @@ def seeded(generator: np.random.Generator | int, device: str) -> Iterator[None]:
     seed = generator if isinstance(generator, int) else int(generator.integers(2**63))
     if seed < 0:
         raise InputError(f"a seed must be a whole number >= 0; got {seed}.")
-    cuda = torch.device(device).type == "cuda"
-    with torch.random.fork_rng(devices=[torch.device(device)] if cuda else []):
+    if torch.device(device).type != "cuda":
+        state = torch.default_generator.get_state()
+        try:
+            torch.default_generator.manual_seed(seed)
+            yield
+        finally:
+            torch.default_generator.set_state(state)
+        return
+    with torch.random.fork_rng(devices=[torch.device(device)]):
         torch.default_generator.manual_seed(seed)
-        if cuda:
-            torch.cuda.manual_seed(seed)
+        torch.cuda.manual_seed(seed)
         yield

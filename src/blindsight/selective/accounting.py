@@ -190,8 +190,8 @@ def _loss_at_best(sharing: Sharing, dimension: int, steps: int) -> Loss | None:
 def _composed(loss: Loss, uploads: int, sharing: Sharing, dimension: int, delta: float) -> Composition:
     """Compose `uploads` equal losses, and add what the coarse grid of shared noise may cost beyond real numbers."""
     repeated = replace(loss, count=loss.count * uploads)
-    noise = sharing.noise
-    if not isinstance(noise, ParticipantGaussian) or noise.among == 1:
+    noise = sharing.shared
+    if noise is None:
         return compose([repeated], delta=delta)
     # h of `blindsight.dp.mechanisms`: (epsilon + h, e^h delta + e^-70) if noise of real numbers has (epsilon, delta).
     assert isinstance(loss, GaussianLoss)
@@ -231,7 +231,7 @@ def sharing_statement(
         adding = session.statement()
         assumptions += [f"under {session.scheme}: {line}" for line in adding.assumptions]
         not_protected += [f"by {session.scheme} alone: {line}" for line in adding.not_protected]
-    proven = math.isfinite(cost.epsilon) and (session is not None or not _is_shared(sharing))
+    proven = math.isfinite(cost.epsilon) and (session is not None or sharing.shared is None)
     return PrivacyStatement(
         guarantee="differential privacy" if proven else "none",
         mechanism=_mechanism(sharing, cost.dimension),
@@ -246,10 +246,6 @@ def sharing_statement(
         not_protected=tuple(not_protected),
         claim=_claim(cost),
     )
-
-
-def _is_shared(sharing: Sharing) -> bool:
-    return isinstance(sharing.noise, ParticipantGaussian) and sharing.noise.among > 1
 
 
 def _delta(cost: SharingCost) -> float:
@@ -311,10 +307,9 @@ def _assumptions(sharing: Sharing) -> list[str]:
     ]
     if isinstance(sharing.noise, ParticipantGaussian):
         lines.append("whether a participant's change counts or is zero makes the difference; it uploads in both cases")
-    if _is_shared(sharing):
-        assert isinstance(sharing.noise, ParticipantGaussian)
+    if sharing.shared is not None:
         lines.append(
-            f"nothing but sums of at least {sharing.noise.among} uploads at the same places is ever opened, and all "
+            f"nothing but sums of at least {sharing.shared.among} uploads at the same places is ever opened, and all "
             "these participants add their noise; one of them may know its own, or tell it, without harm: of n, each "
             "further one that tells or adds none takes 1/(n - 1) of the variance away"
         )
@@ -329,7 +324,7 @@ def _assumptions(sharing: Sharing) -> list[str]:
 def _not_protected(cost: SharingCost, session: Session | None) -> list[str]:
     sharing = cost.sharing
     lines = ["that a participant takes part, how often it uploads, and so how many photos it gathered"]
-    if _is_shared(sharing) and session is None:
+    if sharing.shared is not None and session is None:
         lines.append("single uploads: the server opens them, and each has only its part of the noise")
     if not cost.proven:
         lines.append("the photos behind an upload: no bound holds on what it tells about them")

@@ -234,7 +234,7 @@ class SelectiveMethod:
         return SelectiveRun(self, setting)
 
     def terms(self, layout: ParameterLayout, setting: Setting) -> SelectiveTerms:
-        among = self.sharing.noise.among if isinstance(self.sharing.noise, ParticipantGaussian) else 1
+        among = 1 if self.sharing.shared is None else self.sharing.shared.among
         return SelectiveTerms.of(
             layout,
             run=self.name,
@@ -317,9 +317,9 @@ class SelectiveRun(MethodRun):
 
     def _opened(self, scheme: str) -> Session:
         sharing, dimension = self._method.sharing, self._terms.dimension
-        bits, noise = _FRACTION_BITS, sharing.noise
-        if isinstance(noise, ParticipantGaussian) and noise.among > 1:
-            bits = round(-math.log2(noise.grid(sharing.count(dimension)).step))
+        bits = _FRACTION_BITS
+        if sharing.shared is not None:
+            bits = round(-math.log2(sharing.shared.grid(sharing.count(dimension)).step))
         return open_session(
             scheme,
             members=self._terms.participants,

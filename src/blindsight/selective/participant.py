@@ -59,7 +59,7 @@ from blindsight.files import AnyPath, as_path, held_lock, read_arrays, storage_e
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.selective.accounting import upload_loss
 from blindsight.selective.codec import LARGEST_PARAMETER, SparseUpdate, Vector, decode_sparse, encode_sparse
-from blindsight.selective.protection import ParticipantGaussian, RecordGaussian, Sharing, protect, remainder
+from blindsight.selective.protection import RecordGaussian, Sharing, protect, remainder
 from blindsight.selective.terms import Answer, Receipt, Request, SelectiveTerms, Upload
 from blindsight.selective.trainers import DivergedError, Trainer, UnknownClassError, check_labels, check_photos
 from blindsight.sums.storage import refuse_to_overwrite
@@ -184,14 +184,13 @@ def check_joining(name: str, terms: SelectiveTerms, trainer: Trainer, sharing: S
             f"the terms allow {terms.most_values} values in an upload; a share of {sharing.share} of "
             f"{terms.dimension} parameters is more. Share less."
         )
-    noise = sharing.noise
-    if isinstance(noise, ParticipantGaussian) and noise.among > terms.together:
+    if sharing.shared is not None and sharing.shared.among > terms.together:
         raise PrivacyError(
-            f"noise shared among {noise.among} protects only sums of as many uploads; by the terms sums of "
-            f"{terms.together} may be opened. Agree on together={noise.among}."
+            f"noise shared among {sharing.shared.among} protects only sums of as many uploads; by the terms sums of "
+            f"{terms.together} may be opened. Agree on together={sharing.shared.among}."
         )
-    if isinstance(noise, RecordGaussian):
-        if getattr(trainer, "record_noise", None) != noise:
+    if isinstance(sharing.noise, RecordGaussian):
+        if getattr(trainer, "record_noise", None) != sharing.noise:
             raise PrivacyError(
                 "noise per record is added inside training; this trainer adds none, or another. Give it the same."
             )
@@ -422,7 +421,7 @@ class Participant(Secret):
     def contribute(self, turn: int) -> SparseUpdate:
         """Train likewise and return what is to go into the sum of this turn, never to be sent alone."""
         rng = self._rng
-        if isinstance(self.sharing.noise, ParticipantGaussian) and self.sharing.noise.among > 1:
+        if self.sharing.shared is not None:
             rng = np.random.default_rng([turn, *self.terms.digest])  # the same places for all
         under_way, after = self._prepared(rng)
         self._commit(under_way, after)

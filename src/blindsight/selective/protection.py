@@ -460,6 +460,11 @@ class Sharing:
     def neighbours(self) -> Neighbours:
         return Noise.neighbours if self.noise is None else self.noise.neighbours
 
+    @property
+    def shared(self) -> ParticipantGaussian | None:
+        """The noise, if each participant adds only a part of it."""
+        return self.noise if isinstance(self.noise, ParticipantGaussian) and self.noise.among > 1 else None
+
     def cut(self, change: NDArray[F]) -> NDArray[F]:
         """Return a copy of which every value lies within the bound."""
         return change.copy() if self.bound is None else np.clip(change, -self.bound, self.bound)
@@ -476,10 +481,11 @@ def protect(
     if change.ndim != 1 or not change.size or not np.isfinite(change).all():
         raise InputError("a change is one row of finite numbers; got another shape, NaN or infinity.")
     places, values = _released(change, sharing, rng, source)
-    if values.dtype != np.float32:
+    if values.dtype == np.float32:
+        sent: Vector = values.astype(np.float32, copy=False)
+    else:
         most = float(np.finfo(np.float32).max)
-        values = np.clip(values, -most, most)
-    sent: Vector = values.astype(np.float32, copy=False)
+        sent = np.clip(values, -most, most).astype(np.float32)
     return SparseUpdate(change.size, places, as_half(sent) if sharing.half else sent)
 
 

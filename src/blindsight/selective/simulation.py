@@ -184,23 +184,22 @@ class EncryptedTurns:
                 f"{session.terms.minimum}. Agree on together >= 2, and on a minimum of at least as many."
             )
         for participant in participants:
-            if isinstance(participant.sharing.noise, ParticipantGaussian) and participant.sharing.noise.among > 1:
-                self._check_alike(participant.sharing)
-                self._check_shared_noise(participant.sharing.noise, participant.sharing.count(terms.dimension))
+            if (shared := participant.sharing.shared) is not None:
+                self._check_shared_noise(shared, participant.sharing)
         self.needed = session.needed
         self.limit = float(session.terms.values(np.array(session.terms.max_integer)))
 
-    def _check_alike(self, sharing: Sharing) -> None:
+    def _check_shared_noise(self, noise: ParticipantGaussian, sharing: Sharing) -> None:
         if others := [other.name for other in self._participants if other.sharing != sharing]:
             raise PrivacyError(
                 "noise that is shared adds up only if all participants share alike: the same places, clip and noise; "
                 f"{', '.join(others)} would share in another way."
             )
 
-    def _check_shared_noise(self, noise: ParticipantGaussian, count: int) -> None:
         if self._session.scheme == "plain":
             raise PrivacyError("noise that is shared protects sums alone, and a plain session shows every upload.")
-        step, terms = noise.grid(count).step, self._session.terms
+        terms = self._session.terms
+        step = noise.grid(sharing.count(terms.dimension)).step
         most = 2**24 * step  # in absolute value, of any one noisy number
         if 2.0**-terms.fraction_bits > step or float(terms.values(np.array(terms.max_integer))) < most:
             raise InputError(
