@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.errors import MissingExtraError
+from blindsight.errors import InputError, MissingExtraError
 from blindsight.validation import check_features, check_shape
 
 Module = Any
@@ -63,15 +63,23 @@ def to_batch(rows: NDArray[Any], device: str) -> Tensor:
 
 
 @contextmanager
-def seeded(generator: np.random.Generator, device: str) -> Iterator[None]:
+def seeded(generator: np.random.Generator | int, device: str) -> Iterator[None]:
     """Seed torch's own generators for initial weights and dropout, and leave them as they were before."""
     torch = load_torch()
-    seed = int(generator.integers(2**63))
-    cuda = torch.device(device).type == "cuda"
-    with torch.random.fork_rng(devices=[torch.device(device)] if cuda else []):
+    seed = generator if isinstance(generator, int) else int(generator.integers(2**63))
+    if seed < 0:
+        raise InputError(f"a seed must be a whole number >= 0; got {seed}.")
+    if torch.device(device).type != "cuda":
+        state = torch.default_generator.get_state()
+        try:
+            torch.default_generator.manual_seed(seed)
+            yield
+        finally:
+            torch.default_generator.set_state(state)
+        return
+    with torch.random.fork_rng(devices=[torch.device(device)]):
         torch.default_generator.manual_seed(seed)
-        if cuda:
-            torch.cuda.manual_seed(seed)
+        torch.cuda.manual_seed(seed)
         yield
 
 

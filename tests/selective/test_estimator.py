@@ -12,10 +12,11 @@ from torch import nn  # noqa: E402
 
 from blindsight.data.dataset import Dataset  # noqa: E402
 from blindsight.dp.ledger import Ledger  # noqa: E402
-from blindsight.errors import BudgetExceededError, InputError, UnknownNameError  # noqa: E402
+from blindsight.errors import BudgetExceededError, InputError  # noqa: E402
 from blindsight.selective import NetworkModel, SelectiveClassifier  # noqa: E402
 from blindsight.selective.estimator import LOCAL_STEPS, SwampedWarning  # noqa: E402
 from blindsight.selective.networks import module_from  # noqa: E402
+from blindsight.selective.trainers import NetworkTrainer  # noqa: E402
 from tests.selective.nets import seeded_module  # noqa: E402
 
 X, y = load_digits(return_X_y=True)
@@ -135,46 +136,98 @@ def test_one_participant_alone_is_fitted_like_any_estimator():
     assert SelectiveClassifier(net(), epsilon=None, passes=3).fit(X[400:900], y[400:900]).score(*TEST) > 0.6
 
 
+def changed(**parts):
+    """Return what the participants bring, with that of some of them replaced."""
+    return PARTS | parts
+
+
 @pytest.mark.parametrize(
     ("options", "call", "words"),
     [
         ({"epsilon": 1.0}, {}, "belong together"),
         (RECORD | {"epsilon": None}, {}, "belong together"),
+        (RECORD | {"delta": None}, {}, "belong together"),
+        (RECORD | {"epsilon": -1.0}, {}, "epsilon"),
+        (RECORD | {"delta": 2.0}, {}, "delta"),
         (RECORD | {"passes": 2}, {}, "local_steps"),
         (RECORD, {}, "clip"),
+        (RECORD | {"clip": 0.0}, {}, "clip"),
         (RECORD | {"clip": 1.0, "batch_size": 321}, {}, "321"),
+        (RECORD | {"unit": "person"}, {}, "'person'"),
         ({"batch_size": 0}, {}, "batch_size"),
+        ({"batch_size": 2.5}, {}, "batch_size"),
+        ({"local_steps": 0}, {}, "local_steps"),
         ({"decay": -1.0}, {}, "decay"),
+        ({"learning_rate": 0.0}, {}, "learning_rate"),
+        ({"optimiser": "newton"}, {}, "'newton'"),
         ({"share": 0.0}, {}, "share"),
-        ({"classes": [0, 1, 2]}, {}, "not known"),
+        ({"share": 2.0}, {}, "share"),
+        ({"select": "threshold"}, {}, "threshold"),
+        ({"scheme": "rot13"}, {}, "'rot13'"),
+        ({"scheme": "masks"}, {"participants": [PARTS["ann"], PARTS["bob"]]}, "3 participants"),
+        ({"classes": range(10, 20)}, {}, "not known"),
+        ({"classes": [0, 1, 2]}, {}, "10 scores.*3 classes"),
+        ({"classes": [0]}, {}, "two classes"),
+        ({}, {"public": (X[:5], np.zeros(5, int))}, "two classes"),
+        ({}, {"participants": changed(bob=(np.full((8, 64), np.nan, np.float32), y[:8]))}, "bob: .*NaN"),
+        ({}, {"participants": changed(bob=(X[:8, :60], y[:8]))}, "bob: .*60"),
+        ({}, {"participants": changed(bob=(X[:8], y[:7]))}, "bob: .*class for each of 8"),
+        ({}, {"participants": changed(bob=(X[:0], y[:0]))}, "bob: "),
+        ({}, {"participants": [X[:5]]}, "participant"),
+        ({}, {"participants": {}}, "participant"),
+        ({}, {"participants": 3}, "participant"),
         ({}, {"ledger": Ledger(), "scope": "digits"}, "ledger"),
         (RECORD | {"clip": 1.0}, {"ledger": Ledger()}, "scope"),
     ],
 )
-def test_bad_input_gets_a_sentence(options, call, words):
+def test_bad_input_gets_a_sentence_before_work_begins(options, call, words, monkeypatch):
+    monkeypatch.setattr(NetworkTrainer, "train", lambda *_: pytest.fail("something was trained"))
+    monkeypatch.setattr(Ledger, "spend", lambda *_, **__: pytest.fail("something was paid for"))
     learner = SelectiveClassifier(net(), **({"epsilon": None} | options))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SwampedWarning)
         with pytest.raises(InputError, match=words):
-            learner.fit(PARTS, **call)
+            learner.fit(**{"participants": PARTS} | call)
 
 
-def test_names_that_mean_nothing_are_refused():
-    with pytest.raises(UnknownNameError, match="'person'"):
-        SelectiveClassifier(net(), epsilon=1.0, delta=1e-5, unit="person").fit(PARTS)
-    for wrong in ([X[:5]], {}, 3):
-        with pytest.raises(InputError, match="participant"):
-            SelectiveClassifier(net(), epsilon=None).fit(wrong)
+NETS = """from torch import nn
+
+def Net(classes):
+    return nn.Linear(4, classes)
+
+def fixed():
+    return nn.Linear(4, 2)
+
+def two(classes, width):
+    return nn.Linear(width, classes)
+
+def number(classes):
+    return 7
+"""
 
 
 def test_a_module_is_made_by_ones_own_file(tmp_path):
-    code = "from torch import nn\n\n\ndef Net(classes):\n    return nn.Linear(4, classes)"
-    (tmp_path / "net.py").write_text(f"{code}\n\n\ndef fixed():\n    return nn.Linear(4, 2)\n")
+    (tmp_path / "net.py").write_text(NETS)
     assert module_from(f"{tmp_path}/net.py:Net", 7).out_features == 7
     first, same = (module_from(f"{tmp_path}/net.py:Net", 7, random_state=3) for _ in range(2))
     assert torch.equal(first.weight, same.weight)
     assert module_from(f"{tmp_path}/net.py:fixed", 7).out_features == 2
-    with pytest.raises(UnknownNameError, match="'Nut'"):
-        module_from(f"{tmp_path}/net.py:Nut", 7)
-    with pytest.raises(InputError, match="no such file"):
-        module_from("net.py", 7)
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "words"),
+    [
+        (NETS, ":Nut", "'Nut'.*Net"),
+        (NETS, "", "without a name"),
+        (None, ":Net", "there is no file"),
+        ("class Net(:\n", ":Net", "line 1"),
+        ("import no_such_library", ":Net", "no_such_library"),
+        (NETS, ":two", "width"),
+        (NETS, ":number", r"torch\.nn\.Module; got int"),
+    ],
+)
+def test_a_file_that_makes_no_module_gets_a_sentence(code, name, words, tmp_path):
+    if code is not None:
+        (tmp_path / "net.py").write_text(code)
+    with pytest.raises(InputError, match=words):
+        module_from(f"{tmp_path}/net.py{name}", 7)

@@ -14,8 +14,6 @@ from blindsight.errors import InputError
 from blindsight.selective.accounting import (
     compose_sharing,
     figure,
-    neighbouring,
-    protected_unit,
     sharing_statement,
     upload_loss,
 )
@@ -62,8 +60,8 @@ def test_loss_of_an_upload_in_every_mode(sharing, loss):
 
 
 def test_units_and_relations():
-    assert [protected_unit(sharing) for sharing in (LAPLACE, GAUSSIAN, RECORD)] == ["person", "person", "record"]
-    assert [neighbouring(sharing) for sharing in (LAPLACE, GAUSSIAN, RECORD)] == ["replace", "add/remove", "add/remove"]
+    assert [sharing.unit for sharing in (LAPLACE, GAUSSIAN, RECORD)] == ["person", "person", "record"]
+    assert [sharing.neighbours for sharing in (LAPLACE, GAUSSIAN, RECORD)] == ["replace", "add/remove", "add/remove"]
 
 
 # --- the papers' modes ---

@@ -103,37 +103,9 @@ def test_noise_on_the_sum_of_a_batch_has_the_stated_scale():
     assert low < statistic < high
 
 
-def test_fresh_noise_comes_from_the_source_and_not_from_the_seed():
-    rows, labels = photos(20)
-    head = trainer(rows, record_noise=RecordGaussian(clip=1.0, noise_multiplier=1.0), source=seeded_bytes(2))
-    before = parameters(head)
-    assert not np.array_equal(head.train(before, rows, labels, seed=0), head.train(before, rows, labels, seed=0))
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"classes": 1}, "classes"),
-        ({"learning_rate": 0.0}, "learning_rate"),
-        ({"epochs": 0}, "epochs"),
-        ({"batch": 0}, "batch"),
-        ({"batch": 1.5}, "1.5"),
-    ],
-)
-def test_a_head_that_cannot_learn_is_refused(options, words):
-    with pytest.raises(InputError, match=words):
-        trainer(photos(5)[0], **options)
-
-
-@pytest.mark.parametrize(
-    ("labels", "words"),
-    [([0, 1, -1], "negative"), ([0, 1, 9], "3 classes"), ([0, 1], "3 photos"), ([0.0, 1.0, 2.0], "float64")],
-)
-def test_labels_that_are_no_classes_of_the_head_are_refused(labels, words):
-    rows, _ = photos(3)
-    head = trainer(rows)
-    with pytest.raises(InputError, match=words):
-        head.train(head.initial(), rows, np.array(labels), seed=0)
+def test_a_head_of_one_class_is_refused():
+    with pytest.raises(InputError, match="classes"):
+        trainer(photos(5)[0], classes=1)
 
 
 @pytest.mark.parametrize(("noise", "rate"), [(None, 1e38), (RecordGaussian(clip=1.0, noise_multiplier=1.0), 1e39)])
@@ -143,9 +115,3 @@ def test_training_that_diverges_says_so(noise, rate):
     head = trainer(rows, standardiser=scales, learning_rate=rate, epochs=3, record_noise=noise)
     with pytest.raises(InputError, match="diverged"):
         head.train(head.initial(), rows, labels, seed=0)  # and no warning, which would be an error here
-
-
-def test_parameters_of_another_head_are_refused():
-    rows, labels = photos(5)
-    with pytest.raises(InputError, match="15 parameters"):
-        trainer(rows).train(np.zeros(14, dtype=np.float32), rows, labels, seed=0)

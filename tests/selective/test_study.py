@@ -108,6 +108,17 @@ def test_a_study_is_played_to_the_end():
     assert timeline.method("never updated").accuracy[0] == timeline.method("shared").accuracy[0] > 0.5
 
 
+def test_a_module_of_ones_own_is_refused_before_photos_are_read_or_anything_is_trained(tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n\ndef Net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(192, 7))\n"
+    )
+    with pytest.raises(UnknownNameError, match="'Nut'"):
+        Training(model=f"{tmp_path}/net.py:Nut")
+    with pytest.raises(InputError, match=r"7 scores.*10 classes"):
+        prepared(training=Training(model=f"{tmp_path}/net.py:Net"))
+
+
 def test_proven_noise_reaches_the_trainers():
     study, _ = prepared()
     options = SharingOptions(share=0.5, noise="record", epsilon=8.0, delta=1e-5, clip=1.0)

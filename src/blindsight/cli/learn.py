@@ -198,11 +198,13 @@ def learn_network(
     from dataclasses import replace
 
     from blindsight.data.study import divide
+    from blindsight.selective.accounting import number_of
     from blindsight.selective.estimator import SelectiveClassifier
-    from blindsight.selective.networks import module_from
+    from blindsight.selective.networks import module_maker
 
     learner = chosen(SelectiveClassifier, locals(), module=None, random_state=seed)
     learner.check()
+    make = module_maker(model)
     sites = _sites(owner, public, test, shared=data != "digits" or any((path, count)))
     check_writable(out)
     with terminal_progress() as progress:
@@ -216,17 +218,16 @@ def learn_network(
     if dataset.images is None or dataset.labels is None:
         raise InputError(f"a network learns the classes of pictures; {dataset.name} has none.")
     names = division.names or tuple(f"owner {number}" for number in range(1, len(division.owners) + 1))
-    made = module_from(model, len(dataset.label_names), random_state=seed)
-    learner.set_params(module=made, classes=dataset.label_names)
+    learner.set_params(module=make(len(dataset.label_names), seed), classes=dataset.label_names)
     learner.fit(
         {name: dataset[rows] for name, rows in zip(names, division.owners, strict=True)},
         public=dataset[division.public],
         test=dataset[division.held_out],
     )
-    place, _, made = model.rpartition(":")
+    place, _, name = model.rpartition(":")
     height, width = dataset.images.shape[1:3]
     kept = replace(
-        learner.model_, side=height if height == width else None, source=f"{as_path(place).absolute()}:{made}"
+        learner.model_, side=height if height == width else None, source=f"{as_path(place).absolute()}:{name}"
     )
     kept.save(out / "network.npz")
     write_json(out / "statement.json", learner.statement_.to_dict())
@@ -234,7 +235,7 @@ def learn_network(
     show(
         document | {"plan": asdict(learner.plan_), "statement": learner.statement_.to_dict()},
         f"From {learner.public_score_:.1%} (public pictures) to {learner.score_:.1%} in {learner.uploads_} uploads, "
-        f"{learner.plan_.batch_size} pictures and {learner.plan_.local_steps} local steps each.",
+        f"{learner.plan_.batch_size} pictures and {number_of(learner.plan_.local_steps, 'local step')} each.",
         learner.statement_.headline(),
         f"Model and statement are in {out}.\nApply it to pictures: blindsight learn predict {out} FOLDER",
     )

@@ -52,7 +52,7 @@ from blindsight.errors import (
 from blindsight.federated.identity import KeyStore
 from blindsight.federated.node import SHARING, MemberHandler
 from blindsight.files import atomic_writer, pack_arrays, storage_errors, unpack_arrays
-from blindsight.selective.accounting import compose_sharing, neighbouring, protected_unit, sharing_statement
+from blindsight.selective.accounting import compose_sharing, sharing_statement
 from blindsight.selective.participant import Participant
 from blindsight.selective.protection import RecordGaussian, Sharing, calibrate_record, check_whole
 from blindsight.selective.server import ParameterServer
@@ -256,10 +256,8 @@ class SharingHandler:
         if isinstance(sharing.noise, RecordGaussian) and self.own.epsilon is not None and self.own.delta is not None:
             trainer = replace(trainer, record_noise=sharing.noise)
             ledger = Ledger(self.store.path / "ledger.jsonl")  # all runs together have the budget that one needs
-            unit, neighbours = protected_unit(sharing), neighbouring(sharing)
-            ledger.set_budget(
-                self.scope, unit=unit, neighbours=neighbours, epsilon=self.own.epsilon, delta=self.own.delta
-            )
+            budget = {"epsilon": self.own.epsilon, "delta": self.own.delta}
+            ledger.set_budget(self.scope, unit=sharing.unit, neighbours=sharing.neighbours, **budget)
         if path.exists():
             return Participant.load(path, trainer=trainer, sharing=sharing, ledger=ledger, scope=self.scope)
         name = self.store.identity.name

@@ -22,11 +22,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from blindsight.dp.accounting import BoundedLoss, Composition, GaussianLoss, LaplaceLoss, Loss, compose
+from blindsight.dp.accounting import Composition, GaussianLoss, Loss, compose
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.selective.protection import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian, Sharing
-from blindsight.statement import Claim, Neighbours, PrivacyStatement, Unit, randomness_of, rounded_up
+from blindsight.statement import Claim, PrivacyStatement, randomness_of, rounded_up
 from blindsight.sums import HIDING_SCHEMES, SCHEMES, Session
 
 _LEAST_NOISE = 1e-4  # times the sensitivity: no figure is stated for less
@@ -34,7 +34,7 @@ _RARE = 1e-24  # the e^-70 of `blindsight.dp.mechanisms`, and noise cut off for 
 
 
 def upload_loss(sharing: Sharing, *, dimension: int, steps: int = 1) -> Loss | None:
-    """Return what one upload costs the unit that is protected (`protected_unit`); None where nothing is proven.
+    """Return what one upload costs the unit that is protected (`Sharing.unit`); None where nothing is proven.
 
     `steps` tells for how many local steps a batch is used, which matters to noise inside training alone. Where noise is
     shared the loss is that of the opened sum, for anyone who knows the noise of one other participant (its own).
@@ -45,19 +45,9 @@ def upload_loss(sharing: Sharing, *, dimension: int, steps: int = 1) -> Loss | N
     True
     """
     hides_places = sharing.select != "largest" or sharing.count(dimension) == dimension
-    if isinstance(sharing.noise, PublishedLaplace) or (isinstance(sharing.noise, Laplace) and not hides_places):
+    if isinstance(sharing.noise, PublishedLaplace) and not (sharing.noise.cut_first and hides_places):
         return None
     return _loss_at_best(sharing, dimension, steps)
-
-
-def protected_unit(sharing: Sharing) -> Unit:
-    """Return whom the noise is made for: a record is a photo, a person is a participant with all its photos."""
-    return "record" if isinstance(sharing.noise, RecordGaussian) else "person"
-
-
-def neighbouring(sharing: Sharing) -> Neighbours:
-    """Return the relation that losses are stated for: Gaussian noise hides a unit's part, Laplace its exchange."""
-    return "replace" if isinstance(sharing.noise, Laplace | PublishedLaplace) else "add/remove"
 
 
 class CostRow(NamedTuple):
@@ -86,12 +76,12 @@ class SharingCost:
     def counted(self) -> float | None:
         """Epsilon per parameter and upload, the papers' count; None where noise is not made for single parameters."""
         noise = self.sharing.noise
-        return noise.epsilon if isinstance(noise, Laplace | PublishedLaplace) else None
+        return noise.epsilon if isinstance(noise, PublishedLaplace) else None
 
     @property
     def epsilon(self) -> float:
         """The least proven epsilon of a protected unit over the whole run; infinite where nothing is proven."""
-        whole = self.record if protected_unit(self.sharing) == "record" else self.participant
+        whole = self.record if self.sharing.unit == "record" else self.participant
         return whole.epsilon if self.proven and whole is not None else math.inf
 
     def rows(self) -> list[CostRow]:
@@ -125,7 +115,7 @@ class SharingCost:
         values = self.sharing.count(self.dimension)
         if self.sharing.noise is None:
             return "There is no noise, so nothing bounds what an upload tells about the photos."
-        if self.record is not None and protected_unit(self.sharing) == "record":
+        if self.record is not None and self.sharing.unit == "record":
             return (
                 f"A photo that is in one batch loses epsilon = {figure(self.record.epsilon)} at delta = "
                 f"{self.delta:g}, whatever is shared afterwards; a participant with many photos is not protected as a "
@@ -192,24 +182,16 @@ def number_of(number: int, what: str) -> str:
 
 
 def _loss_at_best(sharing: Sharing, dimension: int, steps: int) -> Loss | None:
-    """Return what an upload costs if every change keeps the bound and places tell nothing; None without noise."""
-    noise, count = sharing.noise, sharing.count(dimension)
-    if noise is None:
+    if sharing.noise is None:
         return None
-    if isinstance(noise, RecordGaussian):
-        return GaussianLoss(noise.noise_multiplier, count=steps)
-    if isinstance(noise, ParticipantGaussian):
-        return GaussianLoss(noise.noise_multiplier)
-    if sharing.select == "threshold":
-        return BoundedLoss(noise.epsilon, count=count)
-    return LaplaceLoss(noise.epsilon, count=count)
+    return sharing.noise.loss(sharing.count(dimension), steps=steps, chosen=sharing.select == "threshold")
 
 
 def _composed(loss: Loss, uploads: int, sharing: Sharing, dimension: int, delta: float) -> Composition:
     """Compose `uploads` equal losses, and add what the coarse grid of shared noise may cost beyond real numbers."""
     repeated = replace(loss, count=loss.count * uploads)
-    noise = sharing.noise
-    if not isinstance(noise, ParticipantGaussian) or noise.among == 1:
+    noise = sharing.shared
+    if noise is None:
         return compose([repeated], delta=delta)
     # h of `blindsight.dp.mechanisms`: (epsilon + h, e^h delta + e^-70) if noise of real numbers has (epsilon, delta).
     assert isinstance(loss, GaussianLoss)
@@ -225,7 +207,6 @@ _LARGE_EPSILON = 20.0  # a guess of one in a million becomes all but certain at 
 
 
 def check_hiding(scheme: str) -> None:
-    """Refuse a scheme that does not exist, and the one that hides nothing."""
     if scheme not in SCHEMES:
         raise UnknownNameError("aggregation scheme", scheme, HIDING_SCHEMES)
     if scheme not in HIDING_SCHEMES:
@@ -244,28 +225,27 @@ def sharing_statement(
     if the server opens every upload. What it assumes and leaves open is then said too. `source` is where the noise and
     the session's keys came from.
     """
+    sharing, assumptions, not_protected = cost.sharing, _assumptions(cost.sharing), _not_protected(cost, session)
     if session is not None:
         check_hiding(session.scheme)
-    sharing = cost.sharing
-    proven = math.isfinite(cost.epsilon) and (session is not None or not _is_shared(sharing))
+        adding = session.statement()
+        assumptions += [f"under {session.scheme}: {line}" for line in adding.assumptions]
+        not_protected += [f"by {session.scheme} alone: {line}" for line in adding.not_protected]
+    proven = math.isfinite(cost.epsilon) and (session is not None or sharing.shared is None)
     return PrivacyStatement(
         guarantee="differential privacy" if proven else "none",
         mechanism=_mechanism(sharing, cost.dimension),
-        unit=protected_unit(sharing),
+        unit=sharing.unit,
         epsilon=cost.epsilon if proven else math.inf,
         delta=_delta(cost) if proven else None,
-        neighbours=neighbouring(sharing) if proven else None,
+        neighbours=sharing.neighbours if proven else None,
         accountant=_accountant(cost) if proven else None,
         randomness="none" if sharing.noise is None and session is None else randomness_of(source),
         who_sees=_who_sees(session),
-        assumptions=_assumptions(sharing) + _assumptions_of(session),
-        not_protected=tuple(_not_protected(cost, session)) + _left_open_by(session),
+        assumptions=tuple(assumptions),
+        not_protected=tuple(not_protected),
         claim=_claim(cost),
     )
-
-
-def _is_shared(sharing: Sharing) -> bool:
-    return isinstance(sharing.noise, ParticipantGaussian) and sharing.noise.among > 1
 
 
 def _delta(cost: SharingCost) -> float:
@@ -274,7 +254,7 @@ def _delta(cost: SharingCost) -> float:
 
 
 def _accountant(cost: SharingCost) -> str:
-    whole = cost.record if protected_unit(cost.sharing) == "record" else cost.participant
+    whole = cost.record if cost.sharing.unit == "record" else cost.participant
     assert whole is not None
     return whole.accountant
 
@@ -289,8 +269,8 @@ def _mechanism(sharing: Sharing, dimension: int) -> str:
     if sharing.bound is not None:
         shared += f", each within ±{sharing.bound:g}"
     noise = sharing.noise
-    if isinstance(noise, PublishedLaplace | Laplace):
-        order = "added before values are cut" if isinstance(noise, PublishedLaplace) else "added to values cut first"
+    if isinstance(noise, PublishedLaplace):
+        order = "added to values cut first" if noise.cut_first else "added before values are cut"
         return f"{shared}; Laplace noise for epsilon = {noise.epsilon:g} per value, {order}"
     if isinstance(noise, ParticipantGaussian):
         among = f", shared among {noise.among} participants" if noise.among > 1 else ""
@@ -306,20 +286,6 @@ def _mechanism(sharing: Sharing, dimension: int) -> str:
     return f"{shared}; no noise"
 
 
-def _assumptions_of(session: Session | None) -> tuple[str, ...]:
-    """Return what must be true for no single upload to be read, who may collude above all, in the session's words."""
-    if session is None:
-        return ()
-    return tuple(f"under {session.scheme}: {line}" for line in session.statement().assumptions)
-
-
-def _left_open_by(session: Session | None) -> tuple[str, ...]:
-    """Return what adding up alone does not hide, such as values that one participant alone sends."""
-    if session is None:
-        return ()
-    return tuple(f"by {session.scheme} alone: {line}" for line in session.statement().not_protected)
-
-
 def _who_sees(session: Session | None) -> dict[str, str]:
     reads = "every upload of every participant: which places, which values, when, after how many photos"
     if session is not None:
@@ -331,20 +297,19 @@ def _who_sees(session: Session | None) -> dict[str, str]:
     }
 
 
-def _assumptions(sharing: Sharing) -> tuple[str, ...]:
+def _assumptions(sharing: Sharing) -> list[str]:
     """Return what must be true for the guarantee; without noise there is none to assume anything for."""
     if sharing.noise is None:
-        return ()
+        return []
     lines = [
         "the participant's own device follows the protocol and keeps its photos and its noise to itself",
         "when an upload is made, and which photos make a batch, does not depend on what the photos show",
     ]
     if isinstance(sharing.noise, ParticipantGaussian):
         lines.append("whether a participant's change counts or is zero makes the difference; it uploads in both cases")
-    if _is_shared(sharing):
-        assert isinstance(sharing.noise, ParticipantGaussian)
+    if sharing.shared is not None:
         lines.append(
-            f"nothing but sums of at least {sharing.noise.among} uploads at the same places is ever opened, and all "
+            f"nothing but sums of at least {sharing.shared.among} uploads at the same places is ever opened, and all "
             "these participants add their noise; one of them may know its own, or tell it, without harm: of n, each "
             "further one that tells or adds none takes 1/(n - 1) of the variance away"
         )
@@ -353,13 +318,13 @@ def _assumptions(sharing: Sharing) -> tuple[str, ...]:
             "each photo is in exactly one batch; a photo that is removed leaves its place in the batch empty, so that "
             "the others stay in theirs"
         )
-    return tuple(lines)
+    return lines
 
 
 def _not_protected(cost: SharingCost, session: Session | None) -> list[str]:
     sharing = cost.sharing
     lines = ["that a participant takes part, how often it uploads, and so how many photos it gathered"]
-    if _is_shared(sharing) and session is None:
+    if sharing.shared is not None and session is None:
         lines.append("single uploads: the server opens them, and each has only its part of the noise")
     if not cost.proven:
         lines.append("the photos behind an upload: no bound holds on what it tells about them")
@@ -368,7 +333,7 @@ def _not_protected(cost: SharingCost, session: Session | None) -> list[str]:
     elif cost.epsilon > _LARGE_EPSILON:
         lines.append(
             f"anything in practice: with epsilon = {figure(cost.epsilon)} an upload may make any guess about the "
-            f"{'photo' if protected_unit(sharing) == 'record' else 'photos'} certain"
+            f"{'photo' if sharing.unit == 'record' else 'photos'} certain"
         )
     if isinstance(sharing.noise, RecordGaussian):
         lines.append("a participant as a whole: what many of its photos have in common may show")
@@ -386,10 +351,10 @@ def _claim(cost: SharingCost) -> Claim | None:
             "gradients are functions of the photos, and images can be recovered from them; nothing bounds what the "
             "shared fraction, and the choice of it, tell",
         )
-    if not isinstance(sharing.noise, PublishedLaplace | Laplace):
+    if not isinstance(sharing.noise, PublishedLaplace):
         return None
     reasons = [cost.sentence()]
-    if isinstance(sharing.noise, PublishedLaplace):
+    if not sharing.noise.cut_first:
         reasons.append("Noise is added to changes that nothing bounds, so one value may tell any amount.")
     if sharing.select == "largest" and sharing.count(cost.dimension) < cost.dimension:
         reasons.append("The places of the largest changes are told without any noise.")

@@ -17,7 +17,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -27,25 +27,34 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from blindsight.data.dataset import Dataset
+from blindsight.data.study import speaking_of
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.extras import Module, load_torch, to_batch
 from blindsight.files import AnyPath, read_arrays, write_arrays
 from blindsight.rng import ByteSource, science, system_bytes
-from blindsight.selective.accounting import neighbouring, protected_unit, upload_loss
+from blindsight.selective.accounting import check_hiding, upload_loss
 from blindsight.selective.codec import Vector
 from blindsight.selective.methods import LEAST_TOGETHER, SelectiveMethod
-from blindsight.selective.networks import FlatParameters, module_from
+from blindsight.selective.networks import FlatParameters, module_from, rate_of
 from blindsight.selective.protection import (
-    Noise,
+    ParticipantGaussian,
     RecordGaussian,
     Selection,
     Sharing,
     calibrate_participant,
     calibrate_record,
+    check_whole,
 )
 from blindsight.selective.timeline import Photos, Setting, train_initial
-from blindsight.selective.trainers import DECAY, LOCAL_STEPS, NetworkTrainer, RecordGradients
+from blindsight.selective.trainers import (
+    DECAY,
+    LOCAL_STEPS,
+    NetworkTrainer,
+    RecordGradients,
+    check_outputs,
+    check_passes,
+)
 from blindsight.statement import PrivacyStatement
 
 Collection = Dataset | tuple[ArrayLike, ArrayLike]
@@ -54,7 +63,6 @@ ProtectedUnit = Literal["record", "participant"]
 BATCH = 32
 """Pictures that a step takes where no noise asks for more."""
 
-_RATES = {"sgd": 0.05, "rmsprop": 1e-3, "adam": 1e-3}
 _LEAST_UPLOADS = 4  # of the participant with fewest pictures, however large a batch would be best
 _UPLOADS = 10  # with noise on uploads: more cost as much noise as they bring
 _KIND = "blindsight/network.1"
@@ -94,16 +102,13 @@ class NetworkModel:
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The names of the classes."""
         return tuple(map(str, self.classes.tolist()))
 
     def decision_function(self, pictures: Dataset | ArrayLike) -> NDArray[Any]:
-        """Return the module's scores, (n, classes)."""
         trainer = NetworkTrainer(self.module)
         return trainer.scores(trainer.initial(), _inputs(pictures))
 
     def predict(self, pictures: Dataset | ArrayLike) -> NDArray[Any]:
-        """Return the class of every picture."""
         answers: NDArray[Any] = self.classes[self.decision_function(pictures).argmax(axis=1)]
         return answers
 
@@ -226,20 +231,30 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         self.check()
         named = _named(participants if y is None else [(participants, y)])
-        if public is not None:
-            self.classes_ = self._names(_labels(public))
-        else:
-            self.classes_ = self._names(None)
-        photos = {name: self._photos(name, collection) for name, collection in named.items()}
-        known = None if public is None else self._photos("the public pictures", public)
-        held_out = None if test is None else self._photos("the test pictures", test)
+        if self.scheme is not None and len(named) < LEAST_TOGETHER:
+            raise InputError(f"an encrypted sum needs {LEAST_TOGETHER} participants at least; got {len(named)}.")
         first = NetworkTrainer(self.module, optimiser=self.optimiser, batch=BATCH, device=self.device)
+        self.classes_ = self._class_names(public)
+        known = None if public is None else self._photos("the public pictures", public, first)
+        photos = {name: self._photos(name, collection, first) for name, collection in named.items()}
+        held_out = None if test is None else self._photos("the test pictures", test, first)
+        sizes = [len(taken.labels) for taken in photos.values()]
+        self.plan_, uploads, among = self._plan(sizes, first.layout.dimension)
+        if self.unit is not None and self.clip is None and known is None:
+            raise InputError("noise needs a clip, which is measured on public pictures. Give public ones, or a clip.")
+        if ledger is not None and (self.unit is None or scope is None):
+            raise InputError("a ledger counts proven privacy under a scope, the name of the pictures; name both.")
+        self._warn(first.layout.dimension)
         initial = first.initial()
         if known is not None:
             initial = train_initial(first, known, epochs=self.public_epochs, random_state=self.random_state)
-        sizes = [len(taken.labels) for taken in photos.values()]
-        self.plan_, sharing, uploads = self._plan(sizes, first, initial, known)
-        self._warn(first.layout.dimension, sharing)
+        noise = None
+        if self.unit is not None:
+            clip = self._measured_clip(first, initial, known) if self.clip is None else self.clip
+            self.plan_ = replace(self.plan_, clip=clip)
+            noise = self._noise(clip, uploads, among)
+        residual = self.unit is None if self.residual is None else self.residual
+        sharing = Sharing(self.share, select=self._select, residual=residual, noise=noise)
         method = SelectiveMethod(f"{len(photos)} participants", sharing, encrypted=self.scheme, budget=self.epsilon)
         make = partial(
             NetworkTrainer,
@@ -255,11 +270,11 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         stated = 1e-5 if self.delta is None else self.delta
         names, batch = tuple(photos), self.plan_.batch_size
         run = method.begin(Setting(names, initial, make, batch, stated, self.random_state, source=source))
-        if ledger is not None:
+        if ledger is not None and scope is not None:
             self._charge(ledger, scope, sharing, first.layout.dimension, uploads)
         rng = science(self.random_state)
         for _ in range(self.passes):
-            run.day({name: _shuffled(taken, rng) for name, taken in photos.items()})
+            run.day({name: taken.shuffled(rng) for name, taken in photos.items()})
         self.statement_, self.uploads_ = run.statement(), run.traffic.uploads
         learned = deepcopy(self.module).cpu().eval()
         FlatParameters(learned).write(run.parameters)
@@ -273,12 +288,10 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Dataset | ArrayLike) -> NDArray[Any]:
-        """Return the class of every picture."""
         check_is_fitted(self)
         return self.model_.predict(X)
 
     def decision_function(self, X: Dataset | ArrayLike) -> NDArray[Any]:
-        """Return the module's scores, (n, classes)."""
         check_is_fitted(self)
         return self.model_.decision_function(X)
 
@@ -288,112 +301,125 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise UnknownNameError("unit", str(self.unit), ("record", "participant"))
         if (self.epsilon is None) != (self.unit is None) or (self.epsilon is None) != (self.delta is None):
             raise InputError("epsilon, delta and unit belong together: name all three, or epsilon=None alone.")
-        if self.passes < 1 or (self.unit == "record" and self.passes > 1):
+        for name, least in (("batch_size", 1), ("local_steps", 1), ("passes", 1), ("public_epochs", 0)):
+            if (value := getattr(self, name)) is not None:
+                check_whole(name, value)
+                if value < least:
+                    raise InputError(f"{name} must be at least {least}; got {value}.")
+        if self.unit == "record" and self.passes > 1:
             raise InputError(
-                f"pictures are gone through once at least, and once only where each record is protected; got "
+                "pictures are gone through once only where each record is protected; got "
                 f"passes={self.passes}. Use local_steps, which are counted."
             )
-        for name in ("batch_size", "local_steps"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise InputError(f"{name} must be a whole number of at least 1; got {value!r}.")
-
-    def _names(self, public: NDArray[Any] | None) -> NDArray[Any]:
-        if self.classes is not None:
-            return np.asarray(self.classes)
-        if public is not None:
-            return np.unique(public)
-        return np.arange(0)
-
-    def _photos(self, whose: str, collection: Collection) -> Photos:
-        """Return a collection as the module takes it, with classes counted as in `classes_`."""
-        inputs, labels = _inputs(collection), _labels(collection)
-        if labels.shape != (len(inputs),):
-            raise InputError(f"{whose}: there must be a class for each of {len(inputs)} pictures; got {labels.shape}.")
-        if not len(self.classes_):  # nobody has named them: they are counted
-            if labels.dtype.kind not in "iu" or (labels < 0).any():
-                raise InputError(f"{whose}: name the classes (`classes`), or give public pictures that show them.")
-            outputs = NetworkTrainer(self.module).scores(NetworkTrainer(self.module).initial(), inputs[:1]).shape[1]
-            self.classes_ = np.arange(outputs)
-        place = {name: number for number, name in enumerate(self.classes_.tolist())}
-        if strange := sorted({str(name) for name in labels.tolist() if name not in place}):
-            raise InputError(
-                f"{whose}: classes that are not known: {', '.join(strange)}. Known are {', '.join(map(str, place))}."
-            )
-        return Photos(inputs, np.array([place[name] for name in labels.tolist()], dtype=np.int64))
-
-    def _plan(
-        self, sizes: list[int], trainer: NetworkTrainer, initial: Vector, public: Photos | None
-    ) -> tuple[TrainingPlan, Sharing, int]:
-        """Return how everybody trains and shares, and how many uploads the participant with most pictures makes."""
-        dimension, rate = trainer.layout.dimension, self.learning_rate
-        usual = _RATES.get(self.optimiser, 0.05)
-        steps = self.local_steps or LOCAL_STEPS
-        smallest = min(sizes)
-        select: Selection = self.select or ("random" if self.unit == "participant" else "largest")
-        batch, among, clip, ratio, multiplier = self.batch_size or BATCH, 1, self.clip, 0.0, 0.0
-        noise: Noise | None = None
+        rate_of(self.optimiser, self.learning_rate)
+        check_passes(1, 1, DECAY if self.decay is None else self.decay)
+        Sharing(self.share, select=self._select)
         if self.unit is not None:
-            assert self.epsilon is not None
-            assert self.delta is not None
-            spent = {"epsilon": self.epsilon, "delta": self.delta}
-            if clip is None:
-                clip = self._measured_clip(trainer, initial, public, steps)
+            self._noise(1.0 if self.clip is None else self.clip, 1)
+        if self.scheme is not None:
+            check_hiding(self.scheme)
+
+    @property
+    def _select(self) -> Selection:
+        return self.select or ("random" if self.unit == "participant" else "largest")
+
+    def _noise(self, clip: float, uploads: int, among: int = 1) -> ParticipantGaussian | RecordGaussian:
+        """Return the noise with which all uploads, or all steps on a record, cost (epsilon, delta)."""
+        assert self.epsilon is not None
+        assert self.delta is not None
+        if self.unit == "record":
+            steps = self.local_steps or LOCAL_STEPS
+            return calibrate_record(epsilon=self.epsilon, delta=self.delta, steps=steps, clip=clip)
+        return calibrate_participant(epsilon=self.epsilon, delta=self.delta, uploads=uploads, clip=clip, among=among)
+
+    def _class_names(self, public: Collection | None) -> NDArray[Any]:
+        """Return the names of the classes; none where they are counted."""
+        if self.classes is not None:
+            names = np.asarray(self.classes)
+        elif public is not None:
+            names = np.unique(_labels(public))
+        else:
+            return np.arange(0)
+        if len(names) < 2 or len(np.unique(names)) < len(names):
+            raise InputError(
+                f"a classifier tells at least two classes apart, each named once; got {', '.join(map(str, names))}."
+            )
+        return names
+
+    def _photos(self, whose: str, collection: Collection, trainer: NetworkTrainer) -> Photos:
+        """Return a collection as the module takes it, with classes counted as in `classes_`."""
+        with speaking_of(whose):
+            inputs, labels = _inputs(collection), _labels(collection)
+            if labels.shape != (len(inputs),) or not len(inputs):
+                raise InputError(f"there must be a class for each of {len(inputs)} pictures; got {labels.shape}.")
+            if not len(self.classes_):  # nobody has named them: they are counted
+                if labels.dtype.kind not in "iu" or (labels < 0).any():
+                    raise InputError("name the classes (`classes`), or give public pictures that show them.")
+                self.classes_ = np.arange(trainer.scores(trainer.initial(), inputs[:1]).shape[1])
+            check_outputs(trainer, inputs, self.classes_)
+            place = {name: number for number, name in enumerate(self.classes_.tolist())}
+            if strange := sorted({str(name) for name in labels.tolist() if name not in place}):
+                raise InputError(
+                    f"classes that are not known: {', '.join(strange)}. Known are {', '.join(map(str, place))}."
+                )
+            counted = np.array([place[name] for name in labels.tolist()], dtype=np.int64)
+            trainer.check(inputs, counted)
+            return Photos(inputs, counted)
+
+    def _plan(self, sizes: list[int], dimension: int) -> tuple[TrainingPlan, int, int]:
+        """Return how everybody trains, how many uploads are paid for, and how many participants share their noise."""
+        smallest, steps, rate = min(sizes), self.local_steps or LOCAL_STEPS, rate_of(self.optimiser)
+        batch, among, multiplier, ratio = self.batch_size or BATCH, 1, 0.0, 0.0
+        if self.batch_size is None and self.unit is not None:
+            best = smallest // _UPLOADS
             if self.unit == "record":
-                noise = calibrate_record(**spent, steps=steps, clip=clip)
-                multiplier = noise.noise_multiplier
-                if self.batch_size is None:
-                    best = round(multiplier * math.sqrt(dimension))
-                    batch = max(min(best, smallest // _LEAST_UPLOADS), min(BATCH, smallest))
-                ratio = multiplier * math.sqrt(dimension) / batch
-            else:
-                batch = self.batch_size or max(smallest // _UPLOADS, min(BATCH, smallest))
-        if not smallest or batch > max(sizes):
+                best = min(
+                    round(self._noise(1.0, 1).noise_multiplier * math.sqrt(dimension)), smallest // _LEAST_UPLOADS
+                )
+            batch = max(best, min(BATCH, smallest))
+        if batch > max(sizes):
             raise InputError(
                 f"an upload takes {batch} pictures and the participants have {smallest} to {max(sizes)}. Use a "
                 "smaller batch_size, or more pictures."
             )
-        uploads = self.passes * max(sizes) // batch
-        if self.unit == "participant":
-            if self.scheme is not None:
-                uploads, among = self.passes * smallest // batch, max(LEAST_TOGETHER, len(sizes))
-            values = Sharing(self.share).count(dimension)
-            unscaled = calibrate_participant(**spent, uploads=max(1, uploads), clip=1.0, among=among)
-            multiplier = unscaled.noise_multiplier
-            ratio = multiplier * math.sqrt(values)
-            assert clip is not None
-            if self.clip is None:
-                clip *= math.sqrt(self.share) / math.sqrt(1 + ratio**2)
-            noise = calibrate_participant(**spent, uploads=max(1, uploads), clip=clip, among=among)
-        if rate is None:
-            rate = usual / math.sqrt(1 + ratio**2) if self.unit == "record" and self.optimiser == "sgd" else usual
-        residual = self.unit is None if self.residual is None else self.residual
-        sharing = Sharing(self.share, select=select, residual=residual, noise=noise)
-        total = steps * self.passes * sum(size // batch for size in sizes)
+        uploads = max(1, self.passes * max(sizes) // batch)
+        if self.unit == "participant" and self.scheme is not None:
+            uploads, among = max(1, self.passes * smallest // batch), max(LEAST_TOGETHER, len(sizes))
+        if self.unit is not None:
+            multiplier = self._noise(1.0, uploads, among).noise_multiplier
+            values = dimension if self.unit == "record" else Sharing(self.share).count(dimension)
+            ratio = multiplier * math.sqrt(values) / (batch if self.unit == "record" else 1)
+        if self.unit == "record" and self.optimiser == "sgd":
+            rate /= math.sqrt(1 + ratio**2)
+        total = max(1, steps * self.passes * sum(size // batch for size in sizes))
         decay = DECAY if self.decay is None else self.decay
-        plan = TrainingPlan(batch, steps, rate, decay, clip, multiplier, ratio, max(1, total))
-        return plan, sharing, max(1, uploads)
+        rate = rate if self.learning_rate is None else self.learning_rate
+        return TrainingPlan(batch, steps, rate, decay, self.clip, multiplier, ratio, total), uploads, among
 
-    def _measured_clip(self, trainer: NetworkTrainer, initial: Vector, public: Photos | None, steps: int) -> float:
-        """Return the median length of a picture's gradient, or that of a whole training, on public pictures."""
-        if public is None:
-            raise InputError("noise needs a clip, which is measured on public pictures. Give public ones, or a clip.")
+    def _measured_clip(self, trainer: NetworkTrainer, initial: Vector, public: Photos | None) -> float:
+        """Return a clip by public pictures: the median length of their gradients, or that of a whole training.
+
+        An upload carries a share of a change, and the more noise it gets the shorter it should be.
+        """
+        assert public is not None
+        inputs, labels = (part[: 4 * BATCH] for part in public)
         if self.unit == "participant":
-            local = NetworkTrainer(self.module, optimiser=self.optimiser, epochs=steps, device=self.device)
-            inputs, labels = (part[: 4 * BATCH] for part in public)
-            return float(np.linalg.norm(local.train(initial, inputs, labels, self.random_state) - initial)) or 1.0
+            local = NetworkTrainer(
+                self.module, optimiser=self.optimiser, epochs=self.plan_.local_steps, device=self.device
+            )
+            length = float(np.linalg.norm(local.train(initial, inputs, labels, self.random_state) - initial)) or 1.0
+            return length * math.sqrt(self.share) / math.sqrt(1 + self.plan_.noise_ratio**2)
         torch = load_torch()
         module = deepcopy(self.module).to(self.device).eval()
         FlatParameters(module).write(initial)
         gradients = RecordGradients(module, RecordGaussian(1.0, 1.0))
-        some = to_batch(public.inputs[: 4 * BATCH], self.device), torch.tensor(public.labels[: 4 * BATCH])
         lengths = [
             torch.sqrt(sum((part.flatten(1).double() ** 2).sum(dim=1) for part in parts)).cpu().numpy()
-            for parts in gradients.per_record(*some)
+            for parts in gradients.per_record(to_batch(inputs, self.device), torch.tensor(labels, device=self.device))
         ]
         return float(np.median(np.concatenate(lengths))) or 1.0
 
-    def _warn(self, dimension: int, sharing: Sharing) -> None:
+    def _warn(self, dimension: int) -> None:
         """Say when noise is longer than all that can be learned under it, and what to choose."""
         plan = self.plan_
         if self.unit is None:
@@ -407,28 +433,26 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 SwampedWarning,
                 stacklevel=3,
             )
-        best = _RATES.get(self.optimiser, 0.05) / math.sqrt(1 + plan.noise_ratio**2)
+        best = rate_of(self.optimiser) / math.sqrt(1 + plan.noise_ratio**2)
         if self.unit == "record" and self.optimiser == "sgd" and plan.learning_rate > 3 * best:
             batch = round(plan.noise_multiplier * math.sqrt(dimension))
             warnings.warn(
                 f"with the noise of epsilon={self.epsilon:g} a learning_rate of {plan.learning_rate:g} may end below "
-                f"no training at all. Choose about {best:.2g} at this batch_size, or a batch_size of {batch}.",
+                f"no training at all. Choose about {best:.2g} at this batch_size, or a batch_size of {batch} if all "
+                "have as many pictures.",
                 SwampedWarning,
                 stacklevel=3,
             )
 
-    def _charge(self, ledger: Ledger, scope: str | None, sharing: Sharing, dimension: int, uploads: int) -> None:
+    def _charge(self, ledger: Ledger, scope: str, sharing: Sharing, dimension: int, uploads: int) -> None:
         loss = upload_loss(sharing, dimension=dimension, steps=self.plan_.local_steps)
-        if loss is None:
-            raise InputError("a ledger counts proven privacy; got one with epsilon=None.")
-        if scope is None:
-            raise InputError("a ledger is charged under a scope, the name of the pictures. Name it.")
+        assert loss is not None
         for number in range(1 if self.unit == "record" else uploads):
             ledger.spend(
                 loss,
                 scope=scope,
-                unit=protected_unit(sharing),
-                neighbours=neighbouring(sharing),
+                unit=sharing.unit,
+                neighbours=sharing.neighbours,
                 mechanism=str(sharing.noise),
                 purpose=f"upload {number + 1} of {uploads}",
             )
@@ -464,8 +488,3 @@ def _named(participants: Any) -> dict[str, Collection]:
     if not named:
         raise InputError("somebody must take part; got no participant.")
     return named
-
-
-def _shuffled(photos: Photos, rng: np.random.Generator) -> Photos:
-    order = rng.permutation(len(photos.labels))
-    return Photos(photos.inputs[order], photos.labels[order])

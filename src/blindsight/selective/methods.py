@@ -38,9 +38,7 @@ from blindsight.errors import BudgetExceededError, InputError, UnknownNameError
 from blindsight.selective.accounting import (
     check_hiding,
     compose_sharing,
-    neighbouring,
     number_of,
-    protected_unit,
     sharing_statement,
 )
 from blindsight.selective.codec import ParameterLayout, SparseUpdate, Vector, encode_sparse, most_bytes
@@ -57,7 +55,7 @@ from blindsight.selective.simulation import (
     simulate,
 )
 from blindsight.selective.terms import Answer, SelectiveTerms, Upload
-from blindsight.selective.timeline import MethodRun, Photos, Setting, Traffic
+from blindsight.selective.timeline import Baseline, MethodRun, Photos, Setting, Traffic
 from blindsight.selective.trainers import Trainer
 from blindsight.statement import PrivacyStatement, randomness_of
 from blindsight.sums import Session, open_session
@@ -76,42 +74,6 @@ _DIGEST = bytes(32)
 # --- nothing is shared, or everything ---
 
 
-@dataclass(frozen=True)
-class NeverUpdated:
-    """The initial model stays as it is."""
-
-    name: str = "never updated"
-
-    def begin(self, setting: Setting) -> MethodRun:
-        """Return the method at the end of day 0."""
-        return _NeverUpdated(setting)
-
-
-@dataclass(frozen=True)
-class LocalOnly:
-    """Everyone learns from its own photos, shares nothing, and is scored with its own model."""
-
-    name: str = "local only"
-
-    def begin(self, setting: Setting) -> MethodRun:
-        """Return the method at the end of day 0."""
-        return _LocalOnly(setting)
-
-
-@dataclass(frozen=True)
-class Centralised:
-    """Everyone gives its photos away, and one model learns from all of them.
-
-    Its uploads are photos; their bytes are those of the arrays that the trainer takes.
-    """
-
-    name: str = "centralised"
-
-    def begin(self, setting: Setting) -> MethodRun:
-        """Return the method at the end of day 0."""
-        return _Centralised(setting)
-
-
 class _Learner:
     """One participant's own training: photos that wait until a batch of them has gathered, and steps on batches."""
 
@@ -123,11 +85,9 @@ class _Learner:
 
     @property
     def batches(self) -> int:
-        """How many steps there are photos for."""
         return 0 if self._waiting is None else len(self._waiting.labels) // self._batch
 
     def gather(self, photos: Photos) -> None:
-        """Take in new photos behind those that wait."""
         old = self._waiting
         self._waiting = photos if old is None else Photos(*map(np.concatenate, zip(old, photos, strict=True)))
 
@@ -143,14 +103,22 @@ class _Learner:
         return parameters
 
 
-class _NeverUpdated(MethodRun):
+class NeverUpdated(Baseline):
+    """The initial model stays as it is."""
+
+    name = "never updated"
+
     def statement(self) -> PrivacyStatement:
         return _nothing_leaves("nothing is learned from the participants' photos")
 
 
-class _LocalOnly(MethodRun):
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
+class LocalOnly(Baseline):
+    """Everyone learns from its own photos, shares nothing, and is scored with its own model."""
+
+    name = "local only"
+
+    def start(self, setting: Setting) -> None:
+        super().start(setting)
         self._learners = {name: _Learner(setting, place) for place, name in enumerate(setting.participants)}
         self._models = dict.fromkeys(setting.participants, setting.initial)
 
@@ -170,9 +138,16 @@ class _LocalOnly(MethodRun):
         )
 
 
-class _Centralised(MethodRun):
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
+class Centralised(Baseline):
+    """Everyone gives its photos away, and one model learns from all of them.
+
+    Its uploads are photos; their bytes are those of the arrays that the trainer takes.
+    """
+
+    name = "centralised"
+
+    def start(self, setting: Setting) -> None:
+        super().start(setting)
         self._learner = _Learner(setting, 0)
         self._given: Counter[str] = Counter()
 
@@ -256,12 +231,10 @@ class SelectiveMethod:
             check_hiding(self.encrypted)
 
     def begin(self, setting: Setting) -> "SelectiveRun":
-        """Return the method at the end of day 0."""
         return SelectiveRun(self, setting)
 
     def terms(self, layout: ParameterLayout, setting: Setting) -> SelectiveTerms:
-        """Return what the participants and the server agree on."""
-        among = self.sharing.noise.among if isinstance(self.sharing.noise, ParticipantGaussian) else 1
+        among = 1 if self.sharing.shared is None else self.sharing.shared.among
         return SelectiveTerms.of(
             layout,
             run=self.name,
@@ -274,7 +247,6 @@ class SelectiveMethod:
         )
 
     def ordered(self, participants: Sequence[str], rng: np.random.Generator) -> Order:
-        """Return the order in which these participants come."""
         if self.order == "random":
             return random_order(rng)
         if self.order == "asynchronous":
@@ -298,8 +270,7 @@ class SelectiveRun(MethodRun):
     """Participants and a parameter server that exchange bytes, in this process."""
 
     def __init__(self, method: SelectiveMethod, setting: Setting) -> None:
-        """Let all participants join."""
-        super().__init__(setting)
+        self.start(setting)
         self._method, self._setting = method, setting
         noise = method.sharing.noise
         inside = noise if isinstance(noise, RecordGaussian) else None
@@ -319,7 +290,6 @@ class SelectiveRun(MethodRun):
         self._longest = self._longest_upload()
 
     def _join(self, trainers: Mapping[str, Trainer]) -> dict[str, Participant]:
-        """Return the participants, each with its budget if there is one."""
         sharing, budget, setting = self._method.sharing, self._method.budget, self._setting
         ledger = None if budget is None else Ledger()
         joined = {}
@@ -331,8 +301,8 @@ class SelectiveRun(MethodRun):
             if ledger is not None and budget is not None:
                 ledger.set_budget(
                     joined[name].scope,
-                    unit=protected_unit(sharing),
-                    neighbours=neighbouring(sharing),
+                    unit=sharing.unit,
+                    neighbours=sharing.neighbours,
                     epsilon=budget,
                     delta=setting.delta,
                 )
@@ -347,9 +317,9 @@ class SelectiveRun(MethodRun):
 
     def _opened(self, scheme: str) -> Session:
         sharing, dimension = self._method.sharing, self._terms.dimension
-        bits, noise = _FRACTION_BITS, sharing.noise
-        if isinstance(noise, ParticipantGaussian) and noise.among > 1:
-            bits = round(-math.log2(noise.grid(sharing.count(dimension)).step))
+        bits = _FRACTION_BITS
+        if sharing.shared is not None:
+            bits = round(-math.log2(sharing.shared.grid(sharing.count(dimension)).step))
         return open_session(
             scheme,
             members=self._terms.participants,
@@ -392,7 +362,6 @@ class SelectiveRun(MethodRun):
         self.traffic.bytes_allowed += self._longest
 
     def statement(self) -> PrivacyStatement:
-        """Return what is proven of all uploads so far."""
         cost = compose_sharing(
             self._method.sharing,
             dimension=self._terms.dimension,
@@ -435,7 +404,6 @@ class FederatedAveraging:
             raise InputError("nothing is proven without noise, so there is nothing to spend. Leave the budget out.")
 
     def begin(self, setting: Setting) -> MethodRun:
-        """Return the method at the end of day 0."""
         if self.as_bytes_of is not None and self.as_bytes_of not in setting.runs:
             raise UnknownNameError("method begun before", self.as_bytes_of, setting.runs)
         return _AveragingRun(self, setting)
@@ -449,11 +417,9 @@ class _Member(_Learner):
         self.name, self.rounds, self.spent = name, 0, False
 
     def upload_bytes(self, body: bytes) -> int:
-        """Return the length of an upload with this body, in the messages of selective sharing."""
         return len(encode(Upload(_DIGEST, self.name, self.rounds + 1, self.rounds, body)))
 
     def download_bytes(self, body: bytes) -> int:
-        """Return the length of an answer with this body."""
         return len(encode(Answer(_DIGEST, self.name, self.rounds, self.rounds, _DIGEST, body)))
 
 
@@ -461,7 +427,7 @@ class _AveragingRun(MethodRun):
     protects = "everybody but the server"
 
     def __init__(self, method: FederatedAveraging, setting: Setting) -> None:
-        super().__init__(setting)
+        self.start(setting)
         self._method, self._setting = method, setting
         self._members = {name: _Member(name, place, setting) for place, name in enumerate(setting.participants)}
         self._ledger = Ledger()
@@ -584,5 +550,4 @@ class _AveragingRun(MethodRun):
 
 
 def _dense(vector: Vector) -> bytes:
-    """Return a whole vector as it is sent."""
     return encode_sparse(SparseUpdate(vector.size, np.arange(vector.size), vector))

@@ -25,6 +25,7 @@ colours and divided by their deviation. It is read without unpickling any code.
 
 import pickle
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import cache, cached_property
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
@@ -48,7 +49,9 @@ _WIDTHS = (32, 64, 128)  # channels of the three convolutions
 _SHRINKS = 2 ** len(_WIDTHS)  # times, by the poolings
 _PER_GROUP = 8  # channels that GroupNorm looks at together
 _MIDDLE, _SPREAD = 0.5, 0.25  # of the brightness of photos, as a fraction of white
-_OPTIMISERS = {"sgd": ("SGD", 0.05), "rmsprop": ("RMSprop", 1e-3), "adam": ("Adam", 1e-3)}
+
+OPTIMISERS = {"sgd": ("SGD", 0.05), "rmsprop": ("RMSprop", 1e-3), "adam": ("Adam", 1e-3)}
+"""By name, torch's class and a learning rate that often does."""
 
 
 def small_cnn(classes: int, side: int | tuple[int, int], channels: int = 3, *, random_state: int = 0) -> Module:
@@ -94,27 +97,53 @@ def head(
         return nn.Sequential(*layers, nn.Linear(hidden or features, classes))
 
 
-def module_from(place: str, classes: int, *, random_state: int = 0) -> Module:
-    """Return the module that "file.py:Name" makes: a class or function that is called with the number of classes.
+def module_maker(place: str) -> Callable[[int, int], Module]:
+    """Return what makes the module that "file.py:Name" names, given the number of classes and a seed.
 
-    It is called without, if it takes no argument. Its first weights are those of the seed.
+    The name is that of a class or function, which is called with the number of classes; without, if it takes nothing.
+    The file is run here, so that what is wrong with it is said before any picture is read.
     """
     path, colon, name = place.rpartition(":")
-    file = as_path(path)
+    file = as_path(path if colon else place)
     if not colon or not file.is_file():
-        raise InputError(f"a module of your own is named as in net.py:Net; got {place!r}, and there is no such file.")
+        missing = f"there is no file {file}" if colon else f"got {place!r}, without a name"
+        raise InputError(f"a module of your own is named as in net.py:Net; {missing}.")
     described = spec_from_file_location(file.stem, file)
-    assert described is not None
-    assert described.loader is not None
+    if described is None or described.loader is None:
+        raise InputError(f"a module of your own is named as in net.py:Net; {file} is no file of Python code.")
     code = module_from_spec(described)
-    described.loader.exec_module(code)
+    try:
+        described.loader.exec_module(code)
+    except SyntaxError as error:
+        raise InputError(f"{file} is no Python code: line {error.lineno}: {error.msg}.") from error
+    except Exception as error:  # whatever the user's file raises
+        raise InputError(f"{file} cannot be run: {_reason(error)}") from error
     make = getattr(code, name, None)
     if not callable(make):
         raise UnknownNameError(f"class or function in {file}", name, [one for one in vars(code) if one[0] != "_"])
-    with seeded(science(random_state), "cpu"):
-        made = make(classes) if signature(make).parameters else make()
-    trainable(made)
+
+    def made(classes: int, random_state: int = 0) -> Module:
+        with seeded(science(random_state), "cpu"):
+            try:
+                module = make(classes) if signature(make).parameters else make()
+            except Exception as error:  # whatever the user's class raises
+                raise InputError(
+                    f"{name} of {file} takes the number of classes, {classes}, or nothing; called so it fails: "
+                    f"{_reason(error)}"
+                ) from error
+        trainable(module)
+        return module
+
     return made
+
+
+def module_from(place: str, classes: int, *, random_state: int = 0) -> Module:
+    """Return the module of "file.py:Name" for so many classes; its first weights are those of the seed."""
+    return module_maker(place)(classes, random_state)
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split()).rstrip('.')}."
 
 
 def trainable(module: Module) -> dict[str, Tensor]:
@@ -134,7 +163,6 @@ def trainable(module: Module) -> dict[str, Tensor]:
 
 
 def layout_of(module: Module) -> ParameterLayout:
-    """Return names and shapes of the parameters that are learned."""
     return ParameterLayout.of((name, tuple(parameter.shape)) for name, parameter in trainable(module).items())
 
 
@@ -158,9 +186,7 @@ class FlatParameters:
         return [part.view(tensor.shape) for part, tensor in zip(parts, self.named.values(), strict=True)]
 
     def read(self) -> Vector:
-        """Return a new vector."""
-        for tensor, part in zip(self.named.values(), self._parts, strict=True):
-            part.copy_(tensor)
+        load_torch()._foreach_copy_(self._parts, [*self.named.values()])
         return self._flat.copy()
 
     def write(self, vector: ArrayLike) -> None:
@@ -174,19 +200,22 @@ class FlatParameters:
         self._flat[:] = values
         if not np.isfinite(self._flat).all():
             raise InputError("parameters must be finite numbers; got NaN or infinite ones.")
-        for tensor, part in zip(self.named.values(), self._parts, strict=True):
-            tensor.copy_(part)
+        load_torch()._foreach_copy_([*self.named.values()], self._parts)
+
+
+def rate_of(optimiser: str, learning_rate: float | None = None) -> float:
+    """Return the learning rate, or one that often does with this optimiser."""
+    if optimiser not in OPTIMISERS:
+        raise UnknownNameError("optimiser", optimiser, OPTIMISERS)
+    rate = OPTIMISERS[optimiser][1] if learning_rate is None else learning_rate
+    if not 0 < rate < np.inf:
+        raise InputError(f"learning_rate must be positive and finite; got {rate}.")
+    return rate
 
 
 def new_optimiser(name: str, module: Module, learning_rate: float | None = None) -> Any:
-    """Return torch's SGD, RMSProp or Adam for what is learned; None stands for a learning rate that often does."""
-    if name not in _OPTIMISERS:
-        raise UnknownNameError("optimiser", name, _OPTIMISERS)
-    kind, usual = _OPTIMISERS[name]
-    rate = usual if learning_rate is None else learning_rate
-    if not 0 < rate < np.inf:
-        raise InputError(f"learning_rate must be positive and finite; got {rate}.")
-    return getattr(load_torch().optim, kind)(trainable(module).values(), lr=rate)
+    rate = rate_of(name, learning_rate)
+    return getattr(load_torch().optim, OPTIMISERS[name][0])(trainable(module).values(), lr=rate)
 
 
 def _check_classes(classes: int) -> None:
@@ -195,7 +224,6 @@ def _check_classes(classes: int) -> None:
 
 
 def _standardise(mean: Any, scale: Any) -> Module:
-    """Return the layer (x - mean) / scale, with both as buffers."""
     return _standardise_class()(mean, scale)
 
 
@@ -268,7 +296,6 @@ class VGG16Features:
         return self
 
     def transform(self, images: NDArray[np.uint8]) -> Float32:
-        """Return the activations before the last layer of every image."""
         check_images(images)
         torch, network = load_torch(), self._network
         mean, scale = (torch.tensor(each, device=self.device)[:, None, None] for each in (_MEAN, _SCALE))
@@ -281,7 +308,6 @@ class VGG16Features:
         return features
 
     def fingerprint(self) -> str:
-        """Return the network's name, its input and the SHA-256 of its weights."""
         return f"VGG16Features version={_VERSION} size={_SIZE} weights={sha256_of(self.weights)}"
 
     @cached_property

@@ -1,9 +1,9 @@
 """A participant: its photos stay with it; when enough have gathered it trains, and shares a little of what it learned.
 
 *What training changed* (`change_between`). The server adds in float32. The rounded difference of two float32 numbers,
-added to the first, can miss the second: therefore it is corrected where a neighbour of it hits. The numbers that hit
-lie in an interval around the exact difference, so if there is one, it is the rounded difference or one of its two
-neighbours.
+added to the first, can miss the second: therefore what is sent is corrected where a neighbour of it hits. The numbers
+that hit lie in an interval around the exact difference, so if there is one, it is the rounded difference or one of its
+two neighbours.
 
 After one step of gradient descent, after = fl(before - step), there always is one: -step. Training that rounds less
 often has results which no float32 number leads to, at parameters that change their sign or lose more than half of
@@ -38,13 +38,13 @@ in `SelectiveTerms`, the learning rate alpha is the trainer's.
 import glob
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.crypto.wire import Secret, decode, encode
-from blindsight.dp.accounting import Loss
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import (
     BudgetExceededError,
@@ -57,12 +57,17 @@ from blindsight.errors import (
 )
 from blindsight.files import AnyPath, as_path, held_lock, read_arrays, storage_errors, write_arrays
 from blindsight.rng import ByteSource, science, system_bytes
-from blindsight.selective.accounting import neighbouring, protected_unit, upload_loss
+from blindsight.selective.accounting import upload_loss
 from blindsight.selective.codec import LARGEST_PARAMETER, SparseUpdate, Vector, decode_sparse, encode_sparse
-from blindsight.selective.protection import ParticipantGaussian, RecordGaussian, Sharing, protect, remainder
+from blindsight.selective.protection import RecordGaussian, Sharing, protect, remainder
 from blindsight.selective.terms import Answer, Receipt, Request, SelectiveTerms, Upload
 from blindsight.selective.trainers import DivergedError, Trainer, UnknownClassError, check_labels, check_photos
 from blindsight.sums.messages import refuse_to_overwrite
+
+_PARTICIPANT_KIND = "blindsight/participant.2"
+_GENERATOR = "PCG64"  # numpy's default, whose position is a few whole numbers
+_NUMBERS = ("version", "sequence", "gathered", "charged", "spent")
+_ARRAYS = ("local", "residual", "inputs", "labels")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,9 +78,9 @@ class UnderWay(Secret):
     update: SparseUpdate
     upload: bytes = b""
 
-    def is_the_one_of(self, digest: bytes) -> bool:
-        """Whether it was sent in the upload that has this SHA-256."""
-        return hashlib.sha256(self.upload).digest() == digest
+    @cached_property
+    def digest(self) -> bytes:
+        return hashlib.sha256(self.upload).digest()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,31 +92,11 @@ class ParticipantState(Secret):
     sequence: int = 0  # of the last upload that the server added
     residual: Vector | None = None
     under_way: UnderWay | None = None
-    inputs: tuple[NDArray[Any], ...] = ()
-    labels: tuple[np.int64, ...] = ()
+    inputs: NDArray[Any] | None = None  # photos that wait, and their classes
+    labels: NDArray[np.int64] | None = None
     gathered: int = 0
     charged: bool = False  # for the batch trained on last, and all went well
     spent: bool = False
-
-    def with_photos(self, rows: NDArray[Any], labels: NDArray[np.int64]) -> "ParticipantState":
-        """Take in photos, behind those that wait."""
-        return replace(
-            self,
-            inputs=(*self.inputs, *rows.copy()),
-            labels=(*self.labels, *labels),
-            gathered=self.gathered + len(rows),
-        )
-
-    def trained(self, batch: int, local: Vector, under_way: UnderWay, *, charged: bool) -> "ParticipantState":
-        """Give up the photos of a batch for what was learned from them."""
-        return replace(
-            self,
-            local=local,
-            under_way=under_way,
-            inputs=self.inputs[batch:],
-            labels=self.labels[batch:],
-            charged=charged,
-        )
 
     def settled(self, arrived: SparseUpdate, sharing: Sharing) -> "ParticipantState":
         """Remember, with residuals, what of that under way did not arrive."""
@@ -130,23 +115,29 @@ class ParticipantState(Secret):
         after = replace(self, sequence=sequence)
         if sequence == self.sequence or self.under_way is None or not self.under_way.upload:
             return after
-        if self.under_way.is_the_one_of(digest):
+        if self.under_way.digest == digest:
             return after.settled(self.under_way.update, sharing)
         return after.withdrawn(sharing)
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all that is not in `_NUMBERS`, for a file."""
+        held = {name: getattr(self, name) for name in _ARRAYS}
+        if (sent := self.under_way) is not None:
+            held |= {"wanted": sent.wanted, "places": sent.update.indices, "values": sent.update.values}
+            held["upload"] = np.frombuffer(sent.upload, dtype=np.uint8)
+        return {name: array for name, array in held.items() if array is not None}
 
-_PARTICIPANT_KIND = "blindsight/participant.2"
-_GENERATOR = "PCG64"  # numpy's default, whose position is a few whole numbers
-
-
-@dataclass(frozen=True)
-class Membership:
-    """What never changes: who takes part in which run, sharing how at what cost (in words), counted or not."""
-
-    name: str
-    terms: SelectiveTerms
-    manner: str
-    counted: bool
+    @classmethod
+    def of(cls, document: dict[str, Any], arrays: dict[str, NDArray[Any]], dimension: int) -> "ParticipantState":
+        for name in {"local", "residual", "wanted"} & arrays.keys():
+            if arrays[name].shape != (dimension,) or arrays[name].dtype != np.float32:
+                raise ValueError(f"{name} is no vector of {dimension} parameters")
+        under_way = None
+        if "wanted" in arrays:
+            update = SparseUpdate(dimension, arrays["places"], arrays["values"])
+            under_way = UnderWay(arrays["wanted"], update, arrays["upload"].tobytes())
+        held = {name: arrays.get(name) for name in _ARRAYS} | {name: document[name] for name in _NUMBERS}
+        return cls(under_way=under_way, **held)
 
 
 class ParticipantFile:
@@ -166,75 +157,17 @@ class ParticipantFile:
         if new:
             refuse_to_overwrite(path)
 
-    def write(
-        self, member: Membership, state: ParticipantState, rng: np.random.Generator, memory: dict[str, NDArray[Any]]
-    ) -> None:
+    def write(self, document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Replace the file, or raise and leave it as it was."""
         if not self.close.alive:
             raise StorageError(f"{self.path} was closed, and another process may work with it. Load it again.")
-        position = rng.bit_generator.state
-        if position["bit_generator"] != _GENERATOR:
-            raise InputError(f"only a generator of the kind {_GENERATOR} can be kept in a file. Give a seed instead.")
-        document = {
-            "name": member.name,
-            "terms": member.terms.to_bytes().hex(),
-            "manner": member.manner,
-            "counted": member.counted,
-            "generator": position,
-            **{field: getattr(state, field) for field in _NUMBERS},
-        }
-        remembered = {f"memory {name}": array for name, array in memory.items()}
-        write_arrays(self.path, _PARTICIPANT_KIND, document, _arrays(state) | remembered, private=True)
+        write_arrays(self.path, _PARTICIPANT_KIND, document, arrays, private=True)
 
-    def read(self) -> tuple[Membership, ParticipantState, np.random.Generator, dict[str, NDArray[Any]]]:
-        """Return what was written last."""
+    def read(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         with storage_errors("clean", self.path):
             for part in self.path.parent.glob(f".{glob.escape(self.path.name)}.????????.part"):
                 part.unlink()  # a writer was killed in the middle
-        document, arrays = read_arrays(self.path, _PARTICIPANT_KIND)
-        try:
-            terms = SelectiveTerms.from_bytes(bytes.fromhex(document["terms"]))
-            member = Membership(document["name"], terms, document["manner"], document["counted"])
-            rng = np.random.Generator(np.random.PCG64())
-            rng.bit_generator.state = document["generator"]
-            memory = {name[7:]: array for name, array in arrays.items() if name.startswith("memory ")}
-            return member, _state(document, arrays, terms.dimension), rng, memory
-        except (KeyError, TypeError, ValueError, AttributeError, MessageError) as error:
-            raise CorruptFileError(f"{self.path} holds no usable state: {error}.") from None
-
-
-_NUMBERS = ("version", "sequence", "gathered", "charged", "spent")
-_VECTORS = ("local", "residual")
-
-
-def _arrays(state: ParticipantState) -> dict[str, NDArray[Any]]:
-    arrays: dict[str, NDArray[Any]] = {
-        name: vector for name in _VECTORS if (vector := getattr(state, name)) is not None
-    }
-    if state.inputs:
-        arrays |= {"inputs": np.stack(state.inputs), "labels": np.array(state.labels, dtype=np.int64)}
-    if (sent := state.under_way) is not None:
-        upload = np.frombuffer(sent.upload, dtype=np.uint8)
-        arrays |= {"wanted": sent.wanted, "places": sent.update.indices, "values": sent.update.values, "upload": upload}
-    return arrays
-
-
-def _state(document: dict[str, Any], arrays: dict[str, NDArray[Any]], dimension: int) -> ParticipantState:
-    under_way = None
-    if "wanted" in arrays:
-        update = SparseUpdate(dimension, arrays["places"], arrays["values"])
-        under_way = UnderWay(arrays["wanted"], update, arrays["upload"].tobytes())
-    for name in (*_VECTORS, "wanted"):
-        if name in arrays and (arrays[name].shape != (dimension,) or arrays[name].dtype != np.float32):
-            raise ValueError(f"{name} is no vector of {dimension} parameters")
-    return ParticipantState(
-        inputs=tuple(arrays.get("inputs", ())),
-        labels=tuple(arrays.get("labels", ())),
-        local=arrays.get("local"),
-        residual=arrays.get("residual"),
-        under_way=under_way,
-        **{name: document[name] for name in _NUMBERS},
-    )
+        return read_arrays(self.path, _PARTICIPANT_KIND)
 
 
 def check_joining(name: str, terms: SelectiveTerms, trainer: Trainer, sharing: Sharing) -> None:
@@ -251,39 +184,21 @@ def check_joining(name: str, terms: SelectiveTerms, trainer: Trainer, sharing: S
             f"the terms allow {terms.most_values} values in an upload; a share of {sharing.share} of "
             f"{terms.dimension} parameters is more. Share less."
         )
-    noise = sharing.noise
-    if isinstance(noise, ParticipantGaussian) and noise.among > terms.together:
+    if sharing.shared is not None and sharing.shared.among > terms.together:
         raise PrivacyError(
-            f"noise shared among {noise.among} protects only sums of as many uploads; by the terms sums of "
-            f"{terms.together} may be opened. Agree on together={noise.among}."
+            f"noise shared among {sharing.shared.among} protects only sums of as many uploads; by the terms sums of "
+            f"{terms.together} may be opened. Agree on together={sharing.shared.among}."
         )
-    if isinstance(noise, RecordGaussian):
-        _check_inside(noise, trainer)
-
-
-def _check_inside(noise: RecordGaussian, trainer: Trainer) -> None:
-    """Refuse a trainer that does not add this noise, or does not tell how often it uses a photo."""
-    if getattr(trainer, "record_noise", None) != noise:
-        raise PrivacyError(
-            "noise per record is added inside training; this trainer adds none, or another. Give it the same."
-        )
-    if not isinstance(getattr(trainer, "epochs", None), int):
-        raise PrivacyError(
-            "noise per record is counted by how often a training uses a photo, which this trainer does not "
-            "tell. Give it `epochs`, a whole number."
-        )
-
-
-def loss_of_an_upload(terms: SelectiveTerms, trainer: Trainer, sharing: Sharing, *, counted: bool) -> Loss | None:
-    """Return what an upload costs, None if nothing is proven; that is refused where it is to be `counted`."""
-    steps = trainer.epochs if isinstance(sharing.noise, RecordGaussian) else 1
-    loss = upload_loss(sharing, dimension=terms.dimension, steps=steps)
-    if loss is None and counted:
-        raise PrivacyError(
-            "nothing is proven of what is shared this way, so a ledger cannot count it. Use Gaussian noise, or no "
-            "ledger."
-        )
-    return loss
+    if isinstance(sharing.noise, RecordGaussian):
+        if getattr(trainer, "record_noise", None) != sharing.noise:
+            raise PrivacyError(
+                "noise per record is added inside training; this trainer adds none, or another. Give it the same."
+            )
+        if not isinstance(getattr(trainer, "epochs", None), int):
+            raise PrivacyError(
+                "noise per record is counted by how often a training uses a photo, which this trainer does not "
+                "tell. Give it `epochs`, a whole number."
+            )
 
 
 def change_between(before: Vector, after: Vector) -> Vector:
@@ -332,7 +247,13 @@ class Participant(Secret):
         self._trainer, self._ledger, self._source = trainer, ledger, source
         self._scope = f"{terms.run}: {name}" if scope is None else scope
         self._rng = science(random_state)
-        self._loss = loss_of_an_upload(terms, trainer, sharing, counted=ledger is not None)
+        steps = trainer.epochs if isinstance(sharing.noise, RecordGaussian) else 1
+        self._loss = upload_loss(sharing, dimension=terms.dimension, steps=steps)
+        if self._loss is None and ledger is not None:
+            raise PrivacyError(
+                "nothing is proven of what is shared this way, so a ledger cannot count it. Use Gaussian noise, or no "
+                "ledger."
+            )
         self._state = ParticipantState()
         self._file: ParticipantFile | None = None
         if path is not None:
@@ -357,25 +278,23 @@ class Participant(Secret):
         """Go on where the participant that kept its state at `path` stopped or was killed."""
         file = ParticipantFile(path, new=False)
         try:
-            member, state, rng, memory = file.read()
-            itself = cls(
-                member.name,
-                member.terms,
-                trainer,
-                sharing,
-                ledger=ledger,
-                random_state=rng,
-                source=source,
-                scope=scope,
-            )
-            if member.counted and ledger is None:
-                raise PrivacyError(f"what {itself.name!r} shares is counted by a ledger. Give it the same one again.")
-            if itself._member.manner != member.manner:
-                raise InputError(f"{itself.name!r} shared in another way so far. Give it the same sharing and trainer.")
+            document, arrays = file.read()
             try:
-                trainer.recall(memory)
+                terms, rng = SelectiveTerms.from_bytes(bytes.fromhex(document["terms"])), science(0)
+                rng.bit_generator.state = document["generator"]
+                state = ParticipantState.of(document, arrays, terms.dimension)
+                name, manner, counted = document["name"], document["manner"], document["counted"]
+            except (KeyError, TypeError, ValueError, AttributeError, MessageError) as error:
+                raise CorruptFileError(f"{file.path} holds no usable state: {error}.") from None
+            itself = cls(name, terms, trainer, sharing, ledger=ledger, random_state=rng, source=source, scope=scope)
+            if counted and ledger is None:
+                raise PrivacyError(f"what {name!r} shares is counted by a ledger. Give it the same one again.")
+            if itself._manner != manner:
+                raise InputError(f"{name!r} shared in another way so far. Give it the same sharing and trainer.")
+            try:
+                trainer.recall({key[7:]: array for key, array in arrays.items() if key.startswith("memory ")})
             except (KeyError, IndexError, ValueError) as error:
-                raise InputError(f"what {itself.name!r} remembers is another trainer's: {error}.") from None
+                raise InputError(f"what {name!r} remembers is another trainer's: {error}.") from None
         except BaseException:
             file.close()
             raise
@@ -388,14 +307,20 @@ class Participant(Secret):
             self._file.close()
 
     @property
-    def _member(self) -> Membership:
-        manner = f"{self.sharing!r}, {self._loss!r}"  # the same loss, or batches would be charged too little for
-        return Membership(self.name, self.terms, manner, counted=self._ledger is not None)
+    def _manner(self) -> str:
+        return f"{self.sharing!r}, {self._loss!r}"  # the same loss, or batches would be charged too little for
 
     def _keep(self, state: ParticipantState) -> None:
         """Go on to another state, which is on disk then; if it cannot be written, stay in this one."""
         if self._file is not None:
-            self._file.write(self._member, state, self._rng, self._trainer.memory())
+            position = self._rng.bit_generator.state
+            if position["bit_generator"] != _GENERATOR:
+                raise InputError(f"only a generator of the kind {_GENERATOR} can be kept in a file. Give a seed.")
+            document = {name: getattr(state, name) for name in _NUMBERS}
+            document |= {"name": self.name, "terms": self.terms.to_bytes().hex(), "generator": position}
+            document |= {"manner": self._manner, "counted": self._ledger is not None}
+            memory = {f"memory {name}": array for name, array in self._trainer.memory().items()}
+            self._file.write(document, state.arrays() | memory)
         self._state = state
 
     @property
@@ -405,7 +330,6 @@ class Participant(Secret):
 
     @property
     def parameters(self) -> Vector:
-        """Its own copy of the parameters."""
         return self._downloaded().copy()
 
     @property
@@ -421,7 +345,7 @@ class Participant(Secret):
     @property
     def waiting(self) -> int:
         """How many of them were not trained on yet."""
-        return len(self._state.labels)
+        return 0 if self._state.labels is None else len(self._state.labels)
 
     @property
     def spent(self) -> bool:
@@ -444,11 +368,15 @@ class Participant(Secret):
         Classes that the model does not have are refused, unless whoever chose the classes would see that.
         """
         state = self._state
-        rows = check_photos(inputs, state.inputs[0].shape if state.inputs else None)
+        rows = check_photos(inputs, None if state.inputs is None else state.inputs.shape[1:])
         truth = check_labels(labels, len(rows))
         if refuse:
             self._trainer.check(rows, truth)
-        self._keep(state.with_photos(rows, truth))
+        both = (rows.copy(), truth)
+        if state.inputs is not None and state.labels is not None:
+            both = np.concatenate([state.inputs, rows]), np.concatenate([state.labels, truth])
+        if len(rows):
+            self._keep(replace(state, inputs=both[0], labels=both[1], gathered=state.gathered + len(rows)))
 
     def request(self) -> bytes:
         """Ask the server for its most updated parameters; for all at first."""
@@ -464,7 +392,7 @@ class Participant(Secret):
         if state.local is not None and not 0 <= message.sequence - state.sequence <= 1:
             raise MessageError(f"the answer speaks of upload {message.sequence}; {state.sequence} was the last.")
         news = decode_sparse(message.body, self.terms.dimension, max_values=self.terms.dimension)
-        if not (np.abs(news.values) <= LARGEST_PARAMETER).all():
+        if news.values.size and not max(news.values.max(), -news.values.min()) <= LARGEST_PARAMETER:
             raise MessageError(f"the answer holds parameters larger than {LARGEST_PARAMETER:,.0f}; none is accepted.")
         if state.local is None and news.indices.size < self.terms.dimension:
             raise MessageError("the first answer must hold all parameters.")
@@ -472,7 +400,6 @@ class Participant(Secret):
         self._keep(replace(state, local=self._overwritten(news), version=message.version))
 
     def _overwritten(self, news: SparseUpdate) -> Vector:
-        """Return its own parameters with the downloaded ones in their places."""
         if news.indices.size == self.terms.dimension:
             return news.values
         local = self._downloaded().copy()
@@ -494,23 +421,21 @@ class Participant(Secret):
     def contribute(self, turn: int) -> SparseUpdate:
         """Train likewise and return what is to go into the sum of this turn, never to be sent alone."""
         rng = self._rng
-        if isinstance(self.sharing.noise, ParticipantGaussian) and self.sharing.noise.among > 1:
+        if self.sharing.shared is not None:
             rng = np.random.default_rng([turn, *self.terms.digest])  # the same places for all
         under_way, after = self._prepared(rng)
         self._commit(under_way, after)
         return under_way.update
 
     def resend(self) -> bytes:
-        """Return the upload that is under way, to be sent once more."""
         if not self.under_way:
             raise InputError(f"no upload of {self.name!r} is under way.")
         return self.under_way
 
     def settle(self, receipt: bytes) -> None:
-        """Note that the upload under way was added."""
         message, sent = decode(receipt, Receipt), self._state.under_way
         self._check_addressee(message.terms, message.participant)
-        if sent is None or not sent.is_the_one_of(message.upload):
+        if sent is None or sent.digest != message.upload:
             raise MessageError(f"the receipt is for another upload than the one of {self.name!r} under way.")
         self._keep(self._state.added(self._state.sequence + 1, message.upload, self.sharing))
 
@@ -538,20 +463,28 @@ class Participant(Secret):
         self._charge()
         if self._state.charged:  # should anything fail from here on, the same photos are charged for once more
             self._keep(replace(self._state, charged=False))
-        after = self._trained(before)
+        after, held_back = self._trained(before), self._state.residual
         with np.errstate(over="ignore", invalid="ignore"):
-            wanted = change_between(before, after)
-            if self._state.residual is not None:
-                wanted = wanted + self._state.residual
+            wanted = after - before
+            if held_back is not None:
+                wanted += held_back
         if self.sharing.noise is not None:
-            wanted = np.nan_to_num(wanted)
-        return UnderWay(wanted, protect(wanted, self.sharing, rng=rng, source=self._source)), after
+            np.nan_to_num(wanted, copy=False)
+        update = protect(wanted, self.sharing, rng=rng, source=self._source)
+        if held_back is None and not self._noise_outside and not self.sharing.half:
+            places = update.where
+            wanted[places] = change_between(before[places], after[places])
+            update.values[:] = self.sharing.cut(wanted[places])
+        return UnderWay(wanted, update), after
 
     def _trained(self, before: Vector) -> Vector:
-        """Return what the trainer makes of these parameters and the next batch."""
-        inputs, labels = (np.stack(photos[: self.terms.batch]) for photos in (self._state.inputs, self._state.labels))
+        assert self._state.inputs is not None
+        assert self._state.labels is not None
+        inputs, labels = (photos[: self.terms.batch] for photos in (self._state.inputs, self._state.labels))
+        shown = before.view()
+        shown.flags.writeable = False
         try:
-            after = self._trainer.train(before.copy(), inputs, labels, int(self._rng.integers(2**63)))
+            after = self._trainer.train(shown, inputs, labels, int(self._rng.integers(2**63)))
         except (DivergedError, UnknownClassError):
             if not self._noise_outside:
                 raise
@@ -575,7 +508,7 @@ class Participant(Secret):
         Noise per record is charged once: each photo is in one batch only, so all batches together cost a photo no more
         than its own does (parallel composition; a photo that does not count leaves its place in the batch empty).
         """
-        unit = protected_unit(self.sharing)
+        unit = self.sharing.unit
         if self._ledger is None or self._loss is None or (unit == "record" and self._state.charged):
             return
         try:
@@ -583,7 +516,7 @@ class Participant(Secret):
                 self._loss,
                 scope=self.scope,
                 unit=unit,
-                neighbours=neighbouring(self.sharing),
+                neighbours=self.sharing.neighbours,
                 mechanism=str(self.sharing.noise),
                 purpose=f"upload {self._state.sequence + 1}",
             )
@@ -591,9 +524,13 @@ class Participant(Secret):
             self._keep(replace(self._state, spent=True))
             raise
 
-    def _commit(self, under_way: UnderWay, after: Vector) -> None:
-        """Note what was trained on, and what is to be sent, before any of it leaves."""
-        self._keep(self._state.trained(self.terms.batch, after, under_way, charged=self._ledger is not None))
+    def _commit(self, under_way: UnderWay, local: Vector) -> None:
+        """Give up the photos of a batch for what was learned from them, before any of it leaves."""
+        state, rest = self._state, slice(self.terms.batch, None)
+        assert state.inputs is not None
+        assert state.labels is not None
+        left = replace(state, inputs=state.inputs[rest], labels=state.labels[rest], charged=self._ledger is not None)
+        self._keep(replace(left, local=local, under_way=under_way))
 
     def _downloaded(self) -> Vector:
         if self._state.local is None:

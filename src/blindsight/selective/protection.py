@@ -42,17 +42,26 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.dp.accounting import GaussianLoss, check_positive, epsilon_of, gaussian_sigma
+from blindsight.dp.accounting import (
+    BoundedLoss,
+    GaussianLoss,
+    LaplaceLoss,
+    Loss,
+    check_positive,
+    epsilon_of,
+    gaussian_sigma,
+)
 from blindsight.dp.mechanisms import GaussianMechanism, Grid, LaplaceMechanism
 from blindsight.dp.sampling import discrete_gaussian, discrete_laplace
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.selective.codec import Places, SparseUpdate, Vector, as_half, every_place
+from blindsight.statement import Neighbours, Unit
 
 
 def check_number(name: str, value: Any) -> None:
@@ -68,44 +77,66 @@ def check_whole(name: str, value: Any) -> None:
 
 
 Floats = NDArray[np.float64]
+F = TypeVar("F", np.float32, np.float64)
 
 _FLOAT32_STEPS = 2**24  # whole numbers up to this are float32 numbers
 _LEAST_STEPS = 2**10  # of shared noise: below, its sums would no longer be as good as Gaussian
 _GRID_SHARE = 1e-5  # of epsilon: far more than the grid costs, see `blindsight.selective.accounting`
 _TAIL = 13  # deviations beyond which noise is cut: of probability 1e-38 for each value
+_CHUNK = 64  # values that are compared with a threshold at once, at first
 _MOST_STEPS = 2.0**60  # a change is cut there before it becomes whole steps, far beyond any bound
 
 
+class Noise:
+    """What is added before anything leaves: made for a `unit`, with a loss that is stated for `neighbours`.
+
+    A record is a photo, a person a participant with all its photos. Gaussian noise hides a unit's part, Laplace noise
+    its exchange.
+    """
+
+    unit: ClassVar[Unit] = "person"
+    neighbours: ClassVar[Neighbours] = "add/remove"
+
+    def loss(self, values: int, *, steps: int, chosen: bool) -> Loss:
+        """Return what an upload of so many values costs if every change keeps the bound and places tell nothing.
+
+        `steps` is for how many local steps a batch is used, `chosen` whether places were found by a threshold.
+        """
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class PublishedLaplace:
+class PublishedLaplace(Noise):
     """Laplace noise of scale 2 bound / epsilon on a change of any size, cut afterwards: nothing is proven."""
 
     epsilon: float
+    neighbours: ClassVar[Neighbours] = "replace"
+    cut_first: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _check_positive("epsilon", self.epsilon)
 
     def release(self, values: Floats, bound: float, source: ByteSource = system_bytes) -> Floats:
-        """Return bound(values + noise, gamma), in the paper's order."""
-        return np.clip(_add_laplace(values, bound, self.epsilon, source), -bound, bound)
+        """Return bound(values + noise, gamma), in the paper's order; values are bounded before where `cut_first`."""
+        changes = np.clip(values, -bound, bound) if self.cut_first else values
+        grid = LaplaceMechanism(sensitivity=2 * bound, epsilon=self.epsilon).grid(1)
+        steps = np.rint(np.clip(changes / grid.step, -_MOST_STEPS, _MOST_STEPS)).astype(np.int64)
+        steps += discrete_laplace(grid.noise, values.size, source)  # each value is a release of its own
+        return np.clip(steps.astype(np.float64) * grid.step, -bound, bound)
+
+    def loss(self, values: int, *, steps: int, chosen: bool) -> Loss:
+        return BoundedLoss(self.epsilon, count=values) if chosen else LaplaceLoss(self.epsilon, count=values)
 
 
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(PublishedLaplace):
     """The same noise on a change that was cut first: `epsilon` for each value, if the places tell nothing."""
 
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        _check_positive("epsilon", self.epsilon)
-
-    def release(self, values: Floats, bound: float, source: ByteSource = system_bytes) -> Floats:
-        """Return bound(bound(values, gamma) + noise, gamma)."""
-        return np.clip(_add_laplace(np.clip(values, -bound, bound), bound, self.epsilon, source), -bound, bound)
+    cut_first: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
-class ParticipantGaussian:
+class ParticipantGaussian(Noise):
     """Gaussian noise on an upload of bounded length; `among` participants may share it if only sums are opened.
 
     >>> shared = ParticipantGaussian(clip=0.5, noise_multiplier=2.0, among=5)
@@ -118,7 +149,6 @@ class ParticipantGaussian:
     among: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what is no noise, or noise among nobody."""
         _check_positive("clip", self.clip)
         _check_multiplier(self.noise_multiplier)
         if isinstance(self.among, bool) or not isinstance(self.among, int) or not 1 <= self.among <= 10**6:
@@ -136,7 +166,6 @@ class ParticipantGaussian:
 
     @property
     def own_sigma(self) -> float:
-        """The deviation of what one participant adds."""
         return self.sigma / math.sqrt(self.enough)
 
     def grid(self, size: int) -> Grid:
@@ -164,7 +193,6 @@ class ParticipantGaussian:
         return values if length <= limit else values * (limit / length)
 
     def release(self, values: Floats, source: ByteSource = system_bytes) -> Floats:
-        """Return the values shortened and with fresh noise."""
         grid = self.grid(values.size)
         steps = np.rint(self.shorten(values) / grid.step).astype(np.int64)
         steps += discrete_gaussian(grid.noise, steps.size, source)
@@ -172,13 +200,17 @@ class ParticipantGaussian:
             steps = np.clip(steps, -_FLOAT32_STEPS, _FLOAT32_STEPS)
         return steps.astype(np.float64) * grid.step
 
+    def loss(self, values: int, *, steps: int, chosen: bool) -> Loss:
+        return GaussianLoss(self.noise_multiplier)
+
 
 @dataclass(frozen=True)
-class RecordGaussian:
+class RecordGaussian(Noise):
     """Gaussian noise inside training: each photo's gradient has a length of at most `clip`, and the sum gets noise."""
 
     clip: float
     noise_multiplier: float
+    unit: ClassVar[Unit] = "record"
 
     def __post_init__(self) -> None:
         _check_positive("clip", self.clip)
@@ -198,8 +230,8 @@ class RecordGaussian:
         most = _MOST_STEPS * mechanism.grid(total.size).step
         return mechanism.release(np.clip(total, -most, most), source)
 
-
-Noise = PublishedLaplace | Laplace | ParticipantGaussian | RecordGaussian
+    def loss(self, values: int, *, steps: int, chosen: bool) -> Loss:
+        return GaussianLoss(self.noise_multiplier, count=steps)
 
 
 def calibrate_participant(
@@ -234,14 +266,6 @@ def _least_multiplier(epsilon: float, delta: float, count: int) -> float:
     return multiplier
 
 
-def _add_laplace(values: Floats, bound: float, epsilon: float, source: ByteSource) -> Floats:
-    """Add exact Laplace noise of scale 2 bound / epsilon to each value as a release of its own."""
-    grid = LaplaceMechanism(sensitivity=2 * bound, epsilon=epsilon).grid(1)
-    steps = np.rint(np.clip(values / grid.step, -_MOST_STEPS, _MOST_STEPS)).astype(np.int64)
-    steps += discrete_laplace(grid.noise, values.size, source)
-    return steps.astype(np.float64) * grid.step
-
-
 def _check_positive(name: str, value: float) -> None:
     check_number(name, value)
     check_positive(name, value)
@@ -258,24 +282,19 @@ def _check_whole(count: int) -> None:
         raise InputError(f"noise is made for a whole number of releases, at least 1; got {count!r}.")
 
 
-_CHUNK = 64
-
-
 @dataclass(frozen=True)
 class Split:
-    """How epsilon for one uploaded value is spent, and the scales of the noise that follow."""
+    """How epsilon for one uploaded value is spent, on its place and on telling it, and the scales of the noise."""
 
     epsilon: float
     bound: float
 
     @property
     def choosing(self) -> float:
-        """What finding a place costs."""
         return 8 * self.epsilon / 9
 
     @property
     def telling(self) -> float:
-        """What the value at that place costs."""
         return self.epsilon / 9
 
     @property
@@ -299,7 +318,7 @@ def select_above(change: Floats, threshold: float, count: int, rng: np.random.Ge
 def sparse_vector(
     change: Floats,
     *,
-    noise: Laplace | PublishedLaplace,
+    noise: PublishedLaplace,
     bound: float,
     threshold: float,
     count: int,
@@ -314,8 +333,7 @@ def sparse_vector(
     sizes += discrete_laplace(2 * grid.noise, sizes.size, source)
     thresholds = int(np.rint(threshold / grid.step)) + discrete_laplace(grid.noise, count, source)
     places = np.sort(order[_first_above(sizes, thresholds)])
-    told = type(noise)(split.telling).release(change[places], bound, source)
-    return places, told
+    return places, type(noise)(split.telling).release(change[places], bound, source)
 
 
 def _first_above(sizes: NDArray[np.int64], thresholds: NDArray[np.int64]) -> list[int]:
@@ -323,25 +341,14 @@ def _first_above(sizes: NDArray[np.int64], thresholds: NDArray[np.int64]) -> lis
     reached: list[int] = []
     start = 0
     for threshold in thresholds.tolist():
-        found = _first_reaching(sizes, threshold, start)
-        if found is None:
+        length = _CHUNK
+        while start < sizes.size and not (above := sizes[start : start + length] >= threshold).any():
+            start, length = start + length, 2 * length  # looking ever further ahead
+        if start >= sizes.size:
             break
-        reached.append(found)
-        start = found + 1
+        reached.append(start + int(above.argmax()))
+        start = reached[-1] + 1
     return reached
-
-
-def _first_reaching(sizes: NDArray[np.int64], threshold: int, start: int) -> int | None:
-    """Return the first place from `start` on that reaches the threshold, looking ever further ahead."""
-    length = _CHUNK
-    while start < sizes.size:
-        above = sizes[start : start + length] >= threshold
-        first = int(above.argmax())
-        if above[first]:
-            return start + first
-        start += length
-        length *= 2
-    return None
 
 
 def select_largest(change: NDArray[np.floating], count: int) -> Places:
@@ -354,11 +361,13 @@ def select_largest(change: NDArray[np.floating], count: int) -> Places:
     if count == change.size:
         return every_place(change.size)
     sizes = np.abs(change)
-    least = np.partition(sizes, change.size - count)[change.size - count]
-    above = sizes > least
-    ties = np.flatnonzero(sizes == least)[: count - np.count_nonzero(above)]
-    above[ties] = True
-    return np.flatnonzero(above)
+    sizes.partition(change.size - count)
+    least = sizes[change.size - count]
+    chosen = np.flatnonzero((change >= least) | (change <= -least))
+    if chosen.size > count:  # of those as large as the least, the last are too many
+        ties = np.flatnonzero(np.abs(change[chosen]) == least)
+        chosen = np.delete(chosen, ties[count - chosen.size :])
+    return chosen
 
 
 def select_random(change: NDArray[np.floating], count: int, rng: np.random.Generator) -> Places:
@@ -401,7 +410,6 @@ class Sharing:
     half: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
         for name in ("share", "bound", "threshold"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name))
@@ -414,7 +422,7 @@ class Sharing:
         self._check_threshold()
         if self.noise is not None and not isinstance(self.noise, Noise):
             raise InputError(f"noise must be one of the kinds of blindsight.selective.protection; got {self.noise!r}.")
-        if isinstance(self.noise, Laplace | PublishedLaplace) and self.bound is None:
+        if isinstance(self.noise, PublishedLaplace) and self.bound is None:
             raise InputError("Laplace noise is made for a bound on each value; got none. Name the bound.")
         if isinstance(self.noise, ParticipantGaussian):
             self._check_gaussian(self.noise)
@@ -444,6 +452,23 @@ class Sharing:
         """Return how many of `dimension` parameters are uploaded: at most the share, but one at least."""
         return max(1, math.floor(self.share * dimension + 1e-9))
 
+    @property
+    def unit(self) -> Unit:
+        return Noise.unit if self.noise is None else self.noise.unit
+
+    @property
+    def neighbours(self) -> Neighbours:
+        return Noise.neighbours if self.noise is None else self.noise.neighbours
+
+    @property
+    def shared(self) -> ParticipantGaussian | None:
+        """The noise, if each participant adds only a part of it."""
+        return self.noise if isinstance(self.noise, ParticipantGaussian) and self.noise.among > 1 else None
+
+    def cut(self, change: NDArray[F]) -> NDArray[F]:
+        """Return a copy of which every value lies within the bound."""
+        return change.copy() if self.bound is None else np.clip(change, -self.bound, self.bound)
+
 
 def protect(
     change: Vector, sharing: Sharing, *, rng: np.random.Generator, source: ByteSource = system_bytes
@@ -456,7 +481,12 @@ def protect(
     if change.ndim != 1 or not change.size or not np.isfinite(change).all():
         raise InputError("a change is one row of finite numbers; got another shape, NaN or infinity.")
     places, values = _released(change, sharing, rng, source)
-    return SparseUpdate(change.size, places, _rounded(values, half=sharing.half))
+    if values.dtype == np.float32:
+        sent: Vector = values.astype(np.float32, copy=False)
+    else:
+        most = float(np.finfo(np.float32).max)
+        sent = np.clip(values, -most, most).astype(np.float32)
+    return SparseUpdate(change.size, places, as_half(sent) if sharing.half else sent)
 
 
 def remainder(change: Vector, update: SparseUpdate, sharing: Sharing) -> Vector:
@@ -475,7 +505,7 @@ def remainder(change: Vector, update: SparseUpdate, sharing: Sharing) -> Vector:
             left[update.indices] -= update.values
         return left
     exact = change.astype(np.float64)
-    meant = _bounded(exact, sharing.bound)
+    meant = sharing.cut(exact)
     if isinstance(sharing.noise, ParticipantGaussian):
         if sharing.select == "random":
             meant[update.indices] = sharing.noise.shorten(meant[update.indices])
@@ -485,16 +515,25 @@ def remainder(change: Vector, update: SparseUpdate, sharing: Sharing) -> Vector:
     return left
 
 
-def _released(change: Vector, sharing: Sharing, rng: np.random.Generator, source: ByteSource) -> tuple[Places, Floats]:
-    """Return the places and values that are uploaded, before they are rounded."""
+def _released(
+    change: Vector, sharing: Sharing, rng: np.random.Generator, source: ByteSource
+) -> tuple[Places, Vector | Floats]:
     noise = sharing.noise
     if noise is None or isinstance(noise, RecordGaussian):
         places = _places(change, sharing, rng)
-        return places, _bounded(change[places].astype(np.float64), sharing.bound)
+        return places, sharing.cut(change[places])
     exact = change.astype(np.float64)
-    if isinstance(noise, Laplace | PublishedLaplace):
-        return _with_laplace(exact, sharing, noise, rng, source)
-    bounded = _bounded(exact, sharing.bound)
+    if isinstance(noise, PublishedLaplace):
+        assert sharing.bound is not None
+        if sharing.threshold is None:
+            places = _places(change, sharing, rng)
+            return places, noise.release(exact[places], sharing.bound, source)
+        count, least = sharing.count(change.size), sharing.threshold
+        return sparse_vector(
+            exact, noise=noise, bound=sharing.bound, threshold=least, count=count, rng=rng, source=source
+        )
+    assert isinstance(noise, ParticipantGaussian)
+    bounded = sharing.cut(exact)
     if sharing.select == "random":
         places = _places(exact, sharing, rng)
         return places, noise.release(bounded[places], source)
@@ -503,38 +542,9 @@ def _released(change: Vector, sharing: Sharing, rng: np.random.Generator, source
     return places, noisy[places]
 
 
-def _with_laplace(
-    change: Floats, sharing: Sharing, noise: Laplace | PublishedLaplace, rng: np.random.Generator, source: ByteSource
-) -> tuple[Places, Floats]:
-    assert sharing.bound is not None
-    if sharing.threshold is None:
-        places = _places(change, sharing, rng)
-        return places, noise.release(change[places], sharing.bound, source)
-    return sparse_vector(
-        change,
-        noise=noise,
-        bound=sharing.bound,
-        threshold=sharing.threshold,
-        count=sharing.count(change.size),
-        rng=rng,
-        source=source,
-    )
-
-
 def _places(change: Vector | Floats, sharing: Sharing, rng: np.random.Generator) -> Places:
     """Choose without noise: by size, at random, or at random among those that reach the threshold."""
     count = sharing.count(change.size)
     if sharing.threshold is not None:
         return select_above(change.astype(np.float64), sharing.threshold, count, rng)
     return select_random(change, count, rng) if sharing.select == "random" else select_largest(change, count)
-
-
-def _bounded(change: Floats, bound: float | None) -> Floats:
-    return change.copy() if bound is None else np.clip(change, -bound, bound)
-
-
-def _rounded(values: Floats, *, half: bool) -> Vector:
-    """Round to the type that is sent; what is beyond its range becomes its largest number."""
-    most = float(np.finfo(np.float32).max)
-    single = np.clip(values, -most, most).astype(np.float32)
-    return as_half(single) if half else single

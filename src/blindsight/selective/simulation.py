@@ -15,7 +15,8 @@ participants who do not all share alike (a value would lack the noise of those w
 session that hides nothing, or one that rounds more coarsely than the noise (its parts would not add up to the noise
 that was accounted for).
 
-Every scheme adds the same integers, hence leads to the same parameters bit for bit. The session rounds to a fixed point
+Every scheme adds the same integers, hence leads to the same parameters bit for bit unless it withholds some (`dphe` and
+`block-dphe`, values that too few send). The session rounds to a fixed point
 and cuts what is beyond its range; participants with residuals remember both. The server's counters count the turns
 whose sum changed a parameter.
 """
@@ -44,11 +45,9 @@ Order = Callable[[Sequence[Participant]], Iterator[Move]]
 class Door(Protocol):
     """A parameter server, here or elsewhere."""
 
-    def answer(self, request: bytes) -> bytes:
-        """Return the parameters asked for."""
+    def answer(self, request: bytes) -> bytes: ...
 
-    def receive(self, upload: bytes) -> bytes:
-        """Add an upload and return its receipt."""
+    def receive(self, upload: bytes) -> bytes: ...
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,6 @@ def simulate(server: Door, participants: Sequence[Participant], order: Order = r
 
 
 def _download(server: Door, participant: Participant) -> int:
-    """Let a participant download, and return how many bytes."""
     answer = server.answer(participant.request())
     participant.take(answer)
     return len(answer)
@@ -186,23 +184,22 @@ class EncryptedTurns:
                 f"{session.terms.minimum}. Agree on together >= 2, and on a minimum of at least as many."
             )
         for participant in participants:
-            if isinstance(participant.sharing.noise, ParticipantGaussian) and participant.sharing.noise.among > 1:
-                self._check_alike(participant.sharing)
-                self._check_shared_noise(participant.sharing.noise, participant.sharing.count(terms.dimension))
+            if (shared := participant.sharing.shared) is not None:
+                self._check_shared_noise(shared, participant.sharing)
         self.needed = session.needed
         self.limit = float(session.terms.values(np.array(session.terms.max_integer)))
 
-    def _check_alike(self, sharing: Sharing) -> None:
+    def _check_shared_noise(self, noise: ParticipantGaussian, sharing: Sharing) -> None:
         if others := [other.name for other in self._participants if other.sharing != sharing]:
             raise PrivacyError(
                 "noise that is shared adds up only if all participants share alike: the same places, clip and noise; "
                 f"{', '.join(others)} would share in another way."
             )
 
-    def _check_shared_noise(self, noise: ParticipantGaussian, count: int) -> None:
         if self._session.scheme == "plain":
             raise PrivacyError("noise that is shared protects sums alone, and a plain session shows every upload.")
-        step, terms = noise.grid(count).step, self._session.terms
+        terms = self._session.terms
+        step = noise.grid(sharing.count(terms.dimension)).step
         most = 2**24 * step  # in absolute value, of any one noisy number
         if 2.0**-terms.fraction_bits > step or float(terms.values(np.array(terms.max_integer))) < most:
             raise InputError(

@@ -32,7 +32,7 @@ from blindsight.selective.methods import (
     OrderName,
     SelectiveMethod,
 )
-from blindsight.selective.networks import VGG16Features, head, module_from, small_cnn
+from blindsight.selective.networks import VGG16Features, head, module_from, module_maker, small_cnn
 from blindsight.selective.protection import (
     Laplace,
     Noise,
@@ -54,7 +54,14 @@ from blindsight.selective.timeline import (
     simulate_days,
     train_initial,
 )
-from blindsight.selective.trainers import DECAY, LOCAL_STEPS, NetworkTrainer, SoftmaxTrainer, check_passes
+from blindsight.selective.trainers import (
+    DECAY,
+    LOCAL_STEPS,
+    NetworkTrainer,
+    SoftmaxTrainer,
+    check_outputs,
+    check_passes,
+)
 from blindsight.sums.roles import Record, forget
 
 OURS = "selective sharing"
@@ -194,7 +201,6 @@ class SharingOptions:
 
     @property
     def stated_delta(self) -> float:
-        """The delta at which epsilons are stated."""
         return STATED_DELTA if self.delta is None else self.delta
 
     def check_participants(self, count: int) -> None:
@@ -300,9 +306,10 @@ class Training:
     decay: float = DECAY
 
     def __post_init__(self) -> None:
-        """Refuse names that mean nothing."""
-        if self.model not in get_args(Model) and ":" not in self.model:
-            raise UnknownNameError("model", self.model, (*get_args(Model), "net.py:Net"))
+        if self.model not in get_args(Model):
+            if ":" not in self.model:
+                raise UnknownNameError("model", self.model, (*get_args(Model), "net.py:Net"))
+            module_maker(self.model)  # or say what is wrong with the file
         if self.optimiser not in get_args(Optimiser):
             raise UnknownNameError("optimiser", self.optimiser, get_args(Optimiser))
         check_passes(self.local_steps, BATCH, self.decay)
@@ -360,22 +367,21 @@ class PhotoStudy:
             inputs = extract(dataset, pipeline, fit_to=schedule.initial, cache=cache, progress=progress)
         public = Photos(inputs[schedule.initial], labels[schedule.initial])
         make_trainer = trainer_maker(training, public.inputs, len(answers), random_state)
-        progress("training the initial model", 0, None)
         at_first = trainer_maker(
             replace(training, local_steps=1, decay=0.0), public.inputs, len(answers), random_state
         )(record_noise=None)
+        check_outputs(at_first, inputs, answers)
+        progress("training the initial model", 0, None)
         first = train_initial(at_first, public, epochs=training.initial_epochs, random_state=random_state)
         return cls(inputs, labels, answers, schedule, make_trainer, first, random_state, training.local_steps)
 
     @property
     def dimension(self) -> int:
-        """How many parameters are learned."""
         return self.initial.size
 
     def simulate(
         self, methods: Sequence[Method], *, delta: float, on_day: OnDay | None = None, progress: Progress = silent
     ) -> Timeline:
-        """Simulate all methods over the days."""
         return simulate_days(
             self.schedule,
             self.inputs,
@@ -425,7 +431,6 @@ class SharingResult:
 
     @property
     def days(self) -> int:
-        """How many days were simulated."""
         return len(self.timeline.photos)
 
     @property

@@ -133,7 +133,6 @@ class SelectiveTerms:
     half: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse terms on which nobody could learn."""
         object.__setattr__(self, "participants", tuple(self.participants))
         self._check_names()
         for name in ("dimension", "batch", "max_values", "max_staleness", "together"):
@@ -166,19 +165,16 @@ class SelectiveTerms:
 
     @classmethod
     def of(cls, layout: ParameterLayout, *, run: str, participants: Sequence[str], **others: Any) -> "SelectiveTerms":
-        """Return the terms of a run that learns a network with this layout."""
         return cls(
             run=run, participants=tuple(participants), layout=layout.digest, dimension=layout.dimension, **others
         )
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of everything agreed."""
         return hashlib.sha256(self.to_bytes()).digest()
 
     @property
     def most_values(self) -> int:
-        """How many values an upload may have."""
         return self.dimension if self.max_values is None else self.max_values
 
     @property
@@ -188,7 +184,6 @@ class SelectiveTerms:
 
     @property
     def total_bytes(self) -> int:
-        """A bound on the length of a sum of uploads."""
         return 9 * self.dimension + 260 * len(self.participants) + _FRAME_BYTES
 
     @property
@@ -197,13 +192,11 @@ class SelectiveTerms:
         return max(1, math.floor(self.download * self.dimension + 1e-9))
 
     def to_bytes(self) -> bytes:
-        """Return the terms as a message."""
         values: dict[str, Any] = {name: -1 if value is None else value for name, value in asdict(self).items()}
         return encode(TermsMessage(**values))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "SelectiveTerms":
-        """Read what `to_bytes` wrote."""
         message = decode(data, TermsMessage)
         values: dict[str, Any] = {field.name: getattr(message, field.name) for field in fields(cls)}
         for name in ("max_values", "max_staleness"):

@@ -65,7 +65,6 @@ class Schedule:
 
     @cached_property
     def participants(self) -> tuple[str, ...]:
-        """What the participants are called."""
         return tuple(f"participant {number}" for number in range(1, len(self.days[0]) + 1))
 
     def taken_by(self, participant: str) -> Rows:
@@ -147,6 +146,10 @@ class Photos(NamedTuple):
     inputs: NDArray[Any]
     labels: NDArray[np.int64]
 
+    def shuffled(self, rng: np.random.Generator) -> "Photos":
+        order = rng.permutation(len(self.labels))
+        return Photos(self.inputs[order], self.labels[order])
+
 
 class MakeTrainer(Protocol):
     """Makes a trainer of its own for each participant, as optimisers remember; all train the same network.
@@ -154,8 +157,7 @@ class MakeTrainer(Protocol):
     ``functools.partial(SoftmaxTrainer, standardiser=..., classes=4, learning_rate=0.01)`` is one.
     """
 
-    def __call__(self, *, record_noise: RecordGaussian | None) -> Trainer:
-        """Return a trainer that adds this noise inside training."""
+    def __call__(self, *, record_noise: RecordGaussian | None) -> Trainer: ...
 
 
 @dataclass
@@ -200,7 +202,7 @@ class MethodRun:
 
     protects: Against = "everybody"  # what `against` answers where something is proven
 
-    def __init__(self, setting: Setting) -> None:
+    def start(self, setting: Setting) -> None:
         """Stand at the end of day 0, with the initial model and nothing sent."""
         self.traffic = Traffic()
         self.parameters = setting.initial
@@ -217,7 +219,6 @@ class MethodRun:
         raise NotImplementedError
 
     def against(self) -> Against:
-        """Return from whom that protects."""
         return "nobody" if self.statement().guarantee == "none" else self.protects
 
 
@@ -225,11 +226,20 @@ class Method(Protocol):
     """A way to keep a model up to date; it only says how."""
 
     @property
-    def name(self) -> str:
-        """What it is called in tables and figures."""
+    def name(self) -> str: ...
+
+    def begin(self, setting: Setting) -> MethodRun: ...
+
+
+class Baseline(MethodRun):
+    """A method that has nothing to choose: it is its own description."""
+
+    name: str
 
     def begin(self, setting: Setting) -> MethodRun:
-        """Return the method at the end of day 0."""
+        run = type(self)()
+        run.start(setting)
+        return run
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +277,6 @@ class Timeline:
     methods: tuple[MethodResult, ...]
 
     def method(self, name: str) -> MethodResult:
-        """Return the method of this name."""
         for method in self.methods:
             if method.name == name:
                 return method
@@ -306,7 +315,6 @@ class Timeline:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Return what `to_dict` described."""
         try:
             methods = []
             for line in data["lines"]:

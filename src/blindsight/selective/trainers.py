@@ -37,7 +37,7 @@ part in exactly `epochs` steps of a call. No photo can make such a training fail
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -84,8 +84,7 @@ class Trainer(Protocol):
     def record_noise(self) -> RecordGaussian | None:
         """The noise that is added inside training; None if there is none."""
 
-    def initial(self) -> Vector:
-        """Return the parameters to begin with."""
+    def initial(self) -> Vector: ...
 
     def check(self, inputs: NDArray[Any], labels: NDArray[np.int64]) -> None:
         """Refuse photos that the model cannot take and classes that it does not have: asked as they are gathered."""
@@ -144,6 +143,16 @@ def check_labels(labels: ArrayLike, count: int, classes: int | None = None) -> N
     return truth.astype(np.int64)
 
 
+def check_outputs(trainer: Trainer, inputs: NDArray[Any], classes: Iterable[Any]) -> None:
+    """Refuse a model that does not give a score for each of these classes."""
+    names, outputs = [str(name) for name in classes], trainer.scores(trainer.initial(), inputs[:1]).shape[1]
+    if outputs != len(names):
+        raise InputError(
+            f"the network gives {outputs} scores, and there are {len(names)} classes ({', '.join(names)}). Give its "
+            "last layer as many outputs, or name all classes."
+        )
+
+
 _NAMES = ("weight", "bias")
 _CLIP_MARGIN = 1 - 1e-9  # more than rounding in double precision can lengthen a clipped gradient, or its part of a sum
 
@@ -170,7 +179,6 @@ class SoftmaxTrainer:
     _calls: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse a head that cannot learn."""
         if self.classes < 2:
             raise InputError(f"a classifier tells at least two classes apart; got {self.classes}.")
         if not 0 < self.learning_rate < np.inf:
@@ -179,7 +187,6 @@ class SoftmaxTrainer:
 
     @property
     def layout(self) -> ParameterLayout:
-        """A weight for each class and feature, a bias for each class."""
         return ParameterLayout(_NAMES, ((self.classes, len(self.standardiser.mean)), (self.classes,)))
 
     def initial(self) -> Vector:
@@ -214,7 +221,6 @@ class SoftmaxTrainer:
         return self._finite(np.concatenate([weights[:, :-1].ravel(), weights[:, -1]]))
 
     def scores(self, parameters: Vector, inputs: NDArray[Any]) -> NDArray[Any]:
-        """Return the logits, (n, classes)."""
         logits: NDArray[Any] = self._rows(inputs) @ self._matrix(parameters).T
         return logits
 
@@ -383,6 +389,7 @@ class NetworkTrainer:
         self._parameters = FlatParameters(self._module)
         self._initial = self._parameters.read()
         self._optimiser = new_optimiser(optimiser, self._module, learning_rate)
+        self._torch = load_torch()
         self._rate, self._decay, self._calls = self._optimiser.param_groups[0]["lr"], decay, 0
         self._private = None if record_noise is None else RecordGradients(self._module, record_noise, source)
         self._fixed = [layer for layer in self._module.modules() if getattr(layer, "track_running_stats", False)]
@@ -399,7 +406,6 @@ class NetworkTrainer:
         return f"<NetworkTrainer: {self.layout.dimension} parameters, {kind}, batches of {self.batch}>"
 
     def initial(self) -> Vector:
-        """Return the parameters of the module it was made from."""
         return self._initial.copy()
 
     def check(self, inputs: NDArray[Any], labels: NDArray[np.int64]) -> None:
@@ -433,14 +439,14 @@ class NetworkTrainer:
         """Return the parameters after training on these photos and their classes, whole numbers from 0."""
         rows = self._check(inputs)
         truth = check_labels(labels, len(rows), self._classes if self._private is None else None)
-        generator = science(seed)
         self._load(parameters)
         self._to_training()
         self._optimiser.param_groups[0]["lr"] = self._rate / (1 + self._decay * self._calls)
-        self._calls += 1
-        with seeded(generator, self.device):
-            for picked in self._batches(len(rows), generator):
-                self._step(to_batch(rows[picked], self.device), load_torch().tensor(truth[picked], device=self.device))
+        with seeded(seed, self.device):
+            self._calls += 1
+            for picked in self._batches(len(rows), seed):
+                labelled = self._torch.tensor(truth[picked], device=self.device)
+                self._step(to_batch(rows[picked], self.device), labelled)
         trained = self._parameters.read()
         if not np.isfinite(trained).all():
             raise self._divergence()
@@ -470,20 +476,21 @@ class NetworkTrainer:
             for layer in self._fixed:
                 layer.eval()
 
-    def _batches(self, count: int, generator: np.random.Generator) -> Iterator[Any]:
+    def _batches(self, count: int, seed: int) -> Iterator[Any]:
         """Yield which photos each step takes: batches of nearly equal size."""
+        if count <= self.batch:
+            yield from [slice(None)] * self.epochs
+            return
+        generator = science(seed)
         for _ in range(self.epochs):
-            if count <= self.batch:
-                yield slice(None)
-            else:
-                yield from np.array_split(generator.permutation(count), math.ceil(count / self.batch))
+            yield from np.array_split(generator.permutation(count), math.ceil(count / self.batch))
 
     def _step(self, inputs: Tensor, labels: Tensor) -> None:
         self._optimiser.zero_grad()
         if self._private is not None:
             self._private.backward(inputs, labels)
         else:
-            loss = load_torch().nn.functional.cross_entropy(self._module(inputs), labels)
+            loss = self._torch.nn.functional.cross_entropy(self._module(inputs), labels)
             if not math.isfinite(loss.item()):
                 raise self._divergence()
             loss.backward()
@@ -495,8 +502,11 @@ class NetworkTrainer:
         rate = self._optimiser.param_groups[0]["lr"]
         return DivergedError(f"the training diverged. Use a learning_rate below {rate}.")
 
-    def _check(self, inputs: ArrayLike) -> NDArray[Any]:
+    def _check(self, inputs: NDArray[Any]) -> NDArray[Any]:
         """Return inputs the module can take; the first ones show of which shape they are and how many classes."""
+        seen = isinstance(inputs, np.ndarray) and inputs.dtype == np.uint8 and inputs.shape[1:] == self._shape
+        if seen and len(inputs):
+            return inputs
         rows = check_inputs(inputs, self._shape)
         if self._shape is not None:
             return rows
