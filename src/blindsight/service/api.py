@@ -313,6 +313,7 @@ class Server(uvicorn.Server):
                 ssl_certfile=settings.certificate,
                 ssl_keyfile=settings.key,
                 access_log=False,
+                log_config=None,  # else it closes the handlers of other libraries
                 log_level="warning",
                 server_header=False,
                 lifespan="off",

@@ -94,7 +94,7 @@ LEARNED = ("smiling", "male", "eyeglasses", "outdoors")  # what five owners lear
 class Size:
     """How large the demos are. The defaults take about half a minute of one core; tests take less of everything."""
 
-    pictures: int = 3000
+    pictures: int = 4000  # with fewer the first policy that a visitor sees could not be decided
     components: int = 200
     queries: int = 200
     rounds: int = 5
@@ -225,7 +225,7 @@ def _name(row: int) -> str:
     return f"photo-{int(row)}.png"
 
 
-SPARSITY = 0.7  # what owners keep back where they choose themselves what they send
+SPARSITY = 0.6  # what owners keep back where they choose themselves what they send
 
 DEFAULT = "block-dphe"  # the paper's protocol, with a picture of what each of its roles holds
 _BASELINES = {"pooled": "all pictures in one place", "local": "everybody alone"}

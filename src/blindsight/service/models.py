@@ -13,7 +13,7 @@ verification would tell it as well.
 import math
 import unicodedata
 from dataclasses import fields, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from types import GenericAlias
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -21,6 +21,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from blindsight import client
 from blindsight.crypto.merkle import TreeHead
+from blindsight.errors import InputError
 from blindsight.service.cameras import MOST_DAYS
 from blindsight.service.frames import MOST_FRAMES as MOST_KEPT
 from blindsight.service.jobs import Job
@@ -74,7 +75,7 @@ class NewPrincipal(Request):
 
     name: Annotated[Name, AfterValidator(_addressable)]
     role: Literal["owner", "app", "operator"]
-    days: Annotated[int, Field(ge=1, le=3650)] | None = None
+    days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = None
     hours: Hours = CODE_HOURS
 
     model_config = example(name="ann", role="owner", days=90)
@@ -83,7 +84,7 @@ class NewPrincipal(Request):
 class NewCode(Request):
     """How long another code may be redeemed, and the token last; without days as long as the one before."""
 
-    days: Annotated[int, Field(ge=1, le=3650)] | None = None
+    days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = None
     hours: Hours = CODE_HOURS
 
     model_config = example(hours=72)
@@ -240,6 +241,13 @@ class NewAttacker(Request):
     name: Name
 
     model_config = example(name="forest")
+
+
+def in_days(days: int | None) -> datetime | None:
+    """Return the moment so many days from now, or None for none."""
+    if days is not None and not 1 <= days <= MOST_DAYS:
+        raise InputError(f"days must be in [1, {MOST_DAYS}]; got {days}.")
+    return None if days is None else datetime.now(UTC) + timedelta(days=days)
 
 
 R = TypeVar("R")

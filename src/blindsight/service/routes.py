@@ -17,7 +17,6 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -57,7 +56,7 @@ from blindsight.service.frames import decode_within
 from blindsight.service.jobs import UNFINISHED
 from blindsight.service.limits import network, retry_after
 from blindsight.service.log import LogCheck
-from blindsight.service.models import Identifier, Name, record
+from blindsight.service.models import Identifier, Name, in_days, record
 from blindsight.service.principals import DeadTokenError, Principal, skeleton
 from blindsight.service.releases import Release
 from blindsight.service.streams import SLOWEST, events
@@ -175,7 +174,7 @@ def create_principal(gateway: TheGateway, operator: Caller, wanted: models.NewPr
     """Add somebody and return the code with which they make their token, this once."""
     taken = map(skeleton, (one.name for one in gateway.principals.list()))
     only_if(skeleton(wanted.name) not in taken, "this name is taken, or looks like one that is.")
-    expires = _in_days(wanted.days)
+    expires = in_days(wanted.days)
     principal, code = gateway.create_principal(operator, wanted.name, wanted.role, expires=expires, hours=wanted.hours)
     return {"principal": record(client.Principal, principal), "code": str(code)}
 
@@ -187,7 +186,7 @@ def issue_code(gateway: TheGateway, operator: Caller, id: Identifier, wanted: mo
     """Issue another code for who lost a token or a key. The token, and grants about an owner, end at once; pictures of
     before stay sealed for the key of before.
     """
-    code = gateway.issue_code(operator, id, hours=wanted.hours, expires=_in_days(wanted.days))
+    code = gateway.issue_code(operator, id, hours=wanted.hours, expires=in_days(wanted.days))
     return {"principal": record(client.Principal, gateway.principals.get(id)), "code": str(code)}
 
 
@@ -505,10 +504,6 @@ def show_ledger(gateway: TheGateway, delta: Annotated[float, Query(gt=0, lt=1)] 
             for row in rows
         ]
     }
-
-
-def _in_days(days: int | None) -> datetime | None:
-    return None if days is None else datetime.now(UTC) + timedelta(days=days)
 
 
 def _finite(epsilon: float) -> float | Literal["infinity"]:

@@ -170,6 +170,7 @@ def bar(value: float, low: float = 0.45, high: float = 1.0) -> float:
 
 
 TABS = {"sift": "Sift", "search": "Search", "learn": "Learn", "audit": "Audit", "ledger": "Ledger"}
+OWN_TABS = {"operator": {"operator": "Operator"}, "app": {"app": "App"}}  # by role
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "txt": "text/plain"}
 
@@ -181,7 +182,7 @@ class Pages:
         self.gateway, self.demos, self.principals, self.settings = gateway, demos, principals, settings
         self.sessions = Sessions(principals)
         self._environment = _environment()
-        self._environment.globals.update(static=self._static_address, tabs=TABS, bar=bar, tint=tint)
+        self._environment.globals.update(static=self._static_address, tabs_for=_tabs_for, bar=bar, tint=tint)
         self._environment.globals.update(inline=self._inline)
 
     def visitor(self, request: Request) -> Principal | None:
@@ -261,6 +262,10 @@ def _environment() -> Environment:
     )
     environment.filters.update(words=words, percent=_percent, statement=_statement)
     return environment
+
+
+def _tabs_for(who: Principal | None) -> dict[str, str]:
+    return TABS | OWN_TABS.get(who.role if who is not None else "", {})
 
 
 def _percent(share: float | None, digits: int = 0) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from itertools import compress
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -22,10 +23,12 @@ from blindsight.service.cameras import MOST_DAYS, Retention
 from blindsight.service.demo import MOST_ROUNDS, PRIVATE, Demos, LiveRun, sift_name
 from blindsight.service.errors import Refusal
 from blindsight.service.frames import MOST_FRAMES
+from blindsight.service.jobs import UNFINISHED
 from blindsight.service.log import Entry
-from blindsight.service.models import HandedOver, record
+from blindsight.service.models import HandedOver, in_days, record
 from blindsight.service.pages.rendering import COOKIE, LineChart, PageRoute, Pages, check_origin, pages_of
 from blindsight.service.principals import Principal, Role
+from blindsight.sift.stream import Then
 
 _FOR_EVER = "public, max-age=31536000, immutable"
 _FOR_A_MOMENT = "public, max-age=300"
@@ -58,6 +61,8 @@ def _only(*roles: Role) -> Any:
 
 
 AnOwner = Annotated[Principal, _only("owner")]
+AnApp = Annotated[Principal, _only("app")]
+AnOperator = Annotated[Principal, _only("operator")]
 OwnerOrOperator = Annotated[Principal, _only("owner", "operator")]
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=[Depends(_posts_from_here)])
@@ -562,9 +567,7 @@ def _books(pages: Pages, operator: Principal, before: int | None) -> dict[str, A
     spent = Ledger(path, readonly=True).table(delta=_DELTA) if path.is_file() else ()
     names = {one.id: one.name for one in pages.principals.list()}
     lines = [_line(entry, names) for entry in reversed(entries) if entry.position <= last]
-    judges = {"about": pages.gateway.about(), "judging": pages.gateway.attackers()[0]}
-    judges |= {"witnesses": pages.settings.witnesses, "problems": pages.gateway.audit.problems}
-    return {"check": check, "lines": lines, "earlier": first, "spent": spent, **judges}
+    return {"check": check, "lines": lines, "earlier": first, "spent": spent}
 
 
 def _line(entry: Entry, names: Mapping[str, str]) -> dict[str, Any]:
@@ -585,3 +588,111 @@ def _text(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return ", ".join(value)
     return value if isinstance(value, str) else json.dumps(value)
+
+
+# --- an operator's, an app's ---
+
+
+@router.get("/operator")
+def show_operator(request: Request, operator: AnOperator, pages: ThePages) -> Response:
+    return _shown_operator(request, operator, pages)
+
+
+def _shown_operator(
+    request: Request, operator: Principal, pages: Pages, new: tuple[Principal, str] | None = None
+) -> Response:
+    """Return who may ask, who judges and on what; `new` is somebody with a code, shown once."""
+    gateway = pages.gateway
+    gateway.note(operator.id, "read", path="/operator")
+    judging, available = gateway.attackers()
+    return pages.render(
+        request,
+        "operator.html",
+        principals=pages.principals.list(),
+        code=None if new is None else {"name": new[0].name, "role": new[0].role, "text": new[1]},
+        address=str(request.base_url).rstrip("/"),
+        judging=judging,
+        available=available,
+        suspended=sum(one.standing == "suspended" for one in gateway.grants(operator)),
+        about=gateway.about(),
+        counts={
+            name: (int((one == 1).sum()), int((one == 0).sum())) for name, one in gateway.platform.data.labels.items()
+        },
+        witnesses=pages.settings.witnesses,
+        problems=gateway.audit.problems,
+        head=gateway.audit.head(),
+    )
+
+
+@router.post("/operator/principals")
+def add_principal(
+    request: Request,
+    operator: AnOperator,
+    pages: ThePages,
+    name: Annotated[str, Form(max_length=100)],
+    role: Annotated[Literal["owner", "app", "operator"], Form()],
+    days: Annotated[str, Form(max_length=5)] = "",
+) -> Response:
+    made, code = pages.gateway.create_principal(operator, name, role, expires=in_days(_whole(days)))
+    return _shown_operator(request, operator, pages, (made, str(code)))
+
+
+@router.post("/operator/code")
+def issue_code(
+    request: Request, operator: AnOperator, pages: ThePages, id: Annotated[str, Form(max_length=64)]
+) -> Response:
+    code = pages.gateway.issue_code(operator, id)
+    return _shown_operator(request, operator, pages, (pages.principals.get(id), str(code)))
+
+
+@router.post("/operator/revoke")
+def revoke_principal(operator: AnOperator, pages: ThePages, id: Annotated[str, Form(max_length=64)]) -> Response:
+    pages.gateway.revoke_principal(operator, id)
+    return RedirectResponse("/operator#principals", 303)
+
+
+@router.post("/operator/attackers")
+def add_attacker(operator: AnOperator, pages: ThePages, name: Annotated[str, Form(max_length=100)]) -> Response:
+    pages.gateway.add_attacker(operator, name)
+    return RedirectResponse("/operator#attackers", 303)
+
+
+@router.post("/operator/review")
+def review(operator: AnOperator, pages: ThePages) -> Response:
+    pages.gateway.review(operator)
+    return RedirectResponse("/operator#attackers", 303)
+
+
+@router.get("/app")
+def show_app(request: Request, app: AnApp, pages: ThePages) -> Response:
+    gateway, public = pages.gateway, tuple[str, ...]()
+    with suppress(UnknownNameError):  # of an app that has not said yet what it asks for
+        public = gateway.platform.asked(app.name)
+    proposals = gateway.proposals(app)
+    return pages.render(
+        request,
+        "app.html",
+        about=gateway.about(),
+        public=public,
+        proposals=proposals,
+        underway=any(one.state in UNFINISHED for one in proposals),
+        grants=gateway.grants(app),
+    )
+
+
+@router.post("/app/public")
+def register_app(app: AnApp, pages: ThePages, attributes: Annotated[list[str], Form()]) -> Response:
+    pages.gateway.register_app(app, attributes)
+    return RedirectResponse("/app#asks", 303)
+
+
+@router.post("/app/propose")
+def propose(
+    app: AnApp,
+    pages: ThePages,
+    person: Annotated[str, Form(max_length=100)],
+    frames: Annotated[int, Form(ge=1, le=1000)],
+    then: Annotated[Then, Form()] = "refuse",
+) -> Response:
+    pages.gateway.propose(app, person, frames=frames, then=then)
+    return RedirectResponse("/app#proposals", 303)
