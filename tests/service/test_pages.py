@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 from pageservice import PageService
-from smallservice import KEY, Cast, allow, asked, epoch_keys, frames, granted, work
+from smallservice import KEY, Cast, allow, asked, epoch_keys, frames, granted, linear, work
 
 from blindsight.dp import LaplaceMechanism, Ledger
 from blindsight.service.proposals import ODOMETER
@@ -365,7 +365,7 @@ def test_an_operator_adds_people_and_attackers_and_never_sees_a_token(story):
     assert story.gateway.authenticate(token) is None
     browser.post("/operator/revoke", data={"id": eve.id})
     assert story.gateway.principals.get(eve.id).revoked is not None
-    number = granted(story.gateway, story.cast, app=APP)
+    number = granted(story.gateway, story.cast, linear({2: 1.0, 3: 1.0}), app=APP)
     assert "1 grant is suspended" in browser.post("/operator/attackers", data={"name": "naive Bayes, tuned"}).text
     assert "naive Bayes, tuned" in story.gateway.attackers()[0]
     browser.post("/operator/review")
@@ -400,9 +400,10 @@ def test_an_app_asks_and_sees_what_became_of_it(story):
     assert "0 of 1" in page
     for hidden in ("smiling</td>", "evidence", "%"):
         assert hidden not in page.partition('<h2 id="proposals">')[2]
-    for wrong in ({"frames": "0"}, {"frames": "many"}, {"then": "always"}, {"person": ""}):
+    for wrong in ({"frames": "0"}, {"frames": "many"}, {"then": "always"}, {"person": ""}, {"person": "a\nb"}):
         assert app.post("/app/propose", data={"person": "Ann", "frames": "1"} | wrong).status_code == 422
-    assert app.post("/app/public", data={"attributes": ["mood"]}).status_code == 422
+    for wrong in ([], ["x" * 101], ["a\nb"], ["a"] * 33):
+        assert app.post("/app/public", data={"attributes": wrong}).status_code == 422
 
 
 def test_pages_of_a_role_are_for_that_role(story):

@@ -25,7 +25,7 @@ from blindsight.service.errors import Refusal
 from blindsight.service.frames import MOST_FRAMES
 from blindsight.service.jobs import UNFINISHED
 from blindsight.service.log import Entry
-from blindsight.service.models import HandedOver, in_days, record
+from blindsight.service.models import Count, HandedOver, Name, in_days, record
 from blindsight.service.pages.rendering import COOKIE, LineChart, PageRoute, Pages, check_origin, pages_of
 from blindsight.service.principals import Principal, Role
 from blindsight.sift.stream import Then
@@ -681,7 +681,7 @@ def show_app(request: Request, app: AnApp, pages: ThePages) -> Response:
 
 
 @router.post("/app/public")
-def register_app(app: AnApp, pages: ThePages, attributes: Annotated[list[str], Form()]) -> Response:
+def register_app(app: AnApp, pages: ThePages, attributes: Annotated[list[Name], Form(max_length=32)]) -> Response:
     pages.gateway.register_app(app, attributes)
     return RedirectResponse("/app#asks", 303)
 
@@ -690,8 +690,8 @@ def register_app(app: AnApp, pages: ThePages, attributes: Annotated[list[str], F
 def propose(
     app: AnApp,
     pages: ThePages,
-    person: Annotated[str, Form(max_length=100)],
-    frames: Annotated[int, Form(ge=1, le=1000)],
+    person: Annotated[Name, Form()],
+    frames: Annotated[Count, Form()],
     then: Annotated[Then, Form()] = "refuse",
 ) -> Response:
     pages.gateway.propose(app, person, frames=frames, then=then)
