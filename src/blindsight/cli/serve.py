@@ -271,9 +271,8 @@ def list_proposals(identity: IdentityOption = IDENTITY) -> None:
     with _client(identity) as client:
         found = client.proposals()
     rows = [(one.job, one.app, one.verdict or one.state, one.answer or "", one.sentence or "") for one in found]
-    show(
-        {"proposals": [asdict(one) for one in found]}, table("Proposals", ("job", "app", "verdict", "answer", ""), rows)
-    )
+    shown = table("Proposals", ("job", "app", "verdict", "answer", ""), rows) if rows else "No app has asked yet."
+    show({"proposals": [asdict(one) for one in found]}, shown)
 
 
 @owners.command("answer", example="owner answer JOB allow --identity ann.identity")
@@ -339,8 +338,11 @@ def create_token(
     database: options.DatabaseOption = None,
 ) -> None:
     """Add somebody and print the code with which they make their token (`blindsight enrol`), this once."""
+    _need_extra()
+    from blindsight.service.models import addressable
+
     with _principals(folder, database, "create principal") as (principals, in_days, note):
-        made, code = principals.create(name, role, expires=in_days(days), hours=hours)
+        made, code = principals.create(addressable(name), role, expires=in_days(days), hours=hours)
         note(made)
     _show_code(made, str(code))
 
@@ -386,9 +388,12 @@ def list_tokens(folder: options.FolderOption = FOLDER, database: options.Databas
     with _opened(folder, database) as opened:
         known = Principals(opened).list()
     columns = ("id", "name", "role", "created", "expires", "revoked")
-    rows = [[_text(getattr(one, column)) for column in columns] for one in known]
-    document = [dict(zip(columns, row, strict=True)) for row in rows]
-    show({"principals": document}, table(f"Who may ask {folder}", columns, rows))
+    document = [{column: _text(getattr(one, column)) for column in columns} for one in known]
+    rows = [
+        [*row[:3], *(moment[:16].replace("T", " ") for moment in row[3:])]
+        for row in (list(one.values()) for one in document)
+    ]
+    show({"principals": document}, table(f"Who may ask {folder} (times in UTC)", columns, rows))
 
 
 def _noted_head(text: str) -> str:

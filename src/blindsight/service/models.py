@@ -40,10 +40,11 @@ def _printable(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def _addressable(text: str) -> str:
-    if text in (".", "..") or "/" in text or "\\" in text:
-        raise ValueError("a name must fit into an address: no slashes, and more than dots")
-    return text
+def addressable(name: str) -> str:
+    """Return the name of a new principal, or refuse one that no address could hold."""
+    if name in (".", "..") or "/" in name or "\\" in name:
+        raise InputError("a name must fit into an address: no slashes, and more than dots.")
+    return name
 
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=NAME_LENGTH), AfterValidator(_printable)]
@@ -73,7 +74,7 @@ Hex = Annotated[str, StringConstraints(min_length=64, max_length=64, pattern="^[
 class NewPrincipal(Request):
     """Somebody who gets a token for `days` days; the code that makes it is good for `hours` hours."""
 
-    name: Annotated[Name, AfterValidator(_addressable)]
+    name: Annotated[Name, AfterValidator(addressable)]
     role: Literal["owner", "app", "operator"]
     days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = None
     hours: Hours = CODE_HOURS

@@ -25,7 +25,7 @@ from blindsight.service.errors import Refusal
 from blindsight.service.frames import MOST_FRAMES
 from blindsight.service.jobs import UNFINISHED
 from blindsight.service.log import Entry
-from blindsight.service.models import Count, HandedOver, Name, in_days, record
+from blindsight.service.models import Count, HandedOver, Name, addressable, in_days, record
 from blindsight.service.pages.rendering import COOKIE, LineChart, PageRoute, Pages, check_origin, pages_of
 from blindsight.service.principals import Principal, Role
 from blindsight.sift.stream import Then
@@ -188,13 +188,14 @@ def _desk(pages: Pages, request: Request, who: Principal) -> dict[str, Any]:
         for one in reversed(gateway.grants(who))
         if one.standing == "revoked"
     ]
-    waiting = [one.job for one in proposals if one.answer is None and one.verdict not in (None, "denied")]
+    waiting = [one for one in proposals if one.answer is None and one.verdict not in (None, "denied")]
+    waiting.sort(key=lambda one: one.verdict != "accept")  # what needs an answer comes first
     return {
         "public_key": who.public_key,
         "frames": gateway.frame_ids(who),
         "attributes": gateway.attributes(),
         "private": person.private,
-        "asked": [gateway.proposal(who, job) for job in waiting],
+        "asked": [gateway.proposal(who, one.job) for one in waiting],
         "underway": [one for one in proposals if one.state in ("queued", "running")],
         "answered": [one for one in proposals if one.answer is not None][:10],
         "past": [*denied, *ended][:50],
@@ -633,7 +634,7 @@ def add_principal(
     role: Annotated[Literal["owner", "app", "operator"], Form()],
     days: Annotated[str, Form(max_length=5)] = "",
 ) -> Response:
-    made, code = pages.gateway.create_principal(operator, name, role, expires=in_days(_whole(days)))
+    made, code = pages.gateway.create_principal(operator, addressable(name), role, expires=in_days(_whole(days)))
     return _shown_operator(request, operator, pages, (made, str(code)))
 
 
