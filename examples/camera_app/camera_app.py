@@ -37,7 +37,7 @@ def main(
 
         # The app looks what can be had, and asks for one symbol for ever, smoothed over two frames.
         about = app.platform()
-        print(f"app: {about.dimension} features; {', '.join(one['name'] for one in about.attributes)}")
+        print(f"app: {about.dimension} features; {', '.join(one.name for one in about.attributes)}")
         app.register_app([tell])
         job = app.propose("ann", frames=2, then="permanent")
         verdict = (app.wait(job.id).result or {}).get("verdict")

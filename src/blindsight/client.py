@@ -1,4 +1,5 @@
-"""Python client of a service: one method per endpoint, results as records, refusals as the library's own errors.
+"""Python client of a service: one method per endpoint, refusals as the library's own errors, and the records that a
+service answers with, which it takes from here.
 
     with Client("http://127.0.0.1:8420", token) as app:
         app.register_app(["male"])
@@ -20,9 +21,10 @@ loses the key loses the pictures, and nobody can help.
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
+from functools import cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 from urllib.parse import quote, urlsplit
 
 from blindsight.crypto.merkle import EMPTY, TreeHead, check_receipt, consistent
@@ -44,7 +46,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class Principal:
-    """Somebody who may ask; moments are ISO 8601."""
+    """Somebody who may ask, never with a token; moments are ISO 8601."""
 
     id: str
     name: str
@@ -53,6 +55,227 @@ class Principal:
     expires: str | None = None
     revoked: str | None = None
     public_key: str | None = None
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute; of one that never changes people may have a permanent symbol."""
+
+    name: str
+    unchanging: bool
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What an app needs to know before it fits a sift: features of `pipeline` with `dimension` numbers, made of
+    pictures of `side` x `side` pixels. At most `frames` frames of a person can be verified together, all apps counted;
+    permanent symbols go on for ever. A hidden attribute may be guessed `threshold` better than blindly, shown with
+    `confidence`. `notes` say for what the verification data are too few.
+    """
+
+    pipeline: str
+    dimension: int
+    side: int
+    attributes: tuple[Attribute, ...]
+    frames: int
+    pictures: int
+    persons: int | None
+    threshold: float
+    confidence: float
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How long frames are kept: the newest `frames`, and those of the last `days`; None is no limit of this kind."""
+
+    frames: int | None = None
+    days: int | None = None
+
+
+@dataclass(frozen=True)
+class Person:
+    """A person, what they hide, how many frames of them are kept, and how long."""
+
+    person: str
+    private: tuple[str, ...]
+    frames: int
+    retention: Retention
+
+
+@dataclass(frozen=True)
+class Device:
+    """A camera of a person; never with its token."""
+
+    id: str
+    name: str
+    created: str
+    expires: str | None = None
+    revoked: str | None = None
+
+
+@dataclass(frozen=True)
+class FrameResult:
+    """What became of one picture of a batch: the id of its frame, or why it was not taken."""
+
+    name: str
+    frame: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """An epoch: its secret is sealed for the owner's key (HPKE, RFC 9180), all in hexadecimal."""
+
+    id: str
+    public_key: str
+    owner_key: str
+    sealed: str
+    began: str
+    ended: str | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """Work in the background: ask again until its state is final."""
+
+    id: str
+    kind: str
+    state: State
+    done: float
+    doing: str
+    error: str | None = None
+    result: Mapping[str, Any] | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.state not in ("queued", "running")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """How well a hidden attribute can be guessed from what would go out, as a balanced accuracy: 1/2 is blind.
+    `at_most` holds for everybody where `certified`, else for the attackers that were tried; `together` is with all that
+    other apps get.
+    """
+
+    attribute: str
+    guess: float
+    at_most: float
+    certified: bool
+    together: bool
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What an app would like to get, and what became of it. Sentence, cost and evidence are for the person and the
+    operator: an app is told the verdict and no more.
+    """
+
+    job: str
+    state: State
+    person: str
+    app: str
+    mode: Literal["included", "unincluded"]
+    frames: int
+    then: Then
+    doing: str
+    done: float
+    verdict: Literal["accept", "reject", "inconclusive", "denied"] | None = None
+    answer: Literal["allow", "fewer", "refuse"] | None = None
+    grant: int | None = None
+    next: str | None = None
+    sentence: str | None = None
+    cost: tuple[Cost, ...] | None = None
+    evidence: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Who may get what about whom, and how much of it went out; a suspended one releases nothing until it was verified
+    again. The evidence is for the person and the operator.
+    """
+
+    number: int
+    person: str
+    app: str
+    public: tuple[str, ...]
+    mode: Literal["included", "unincluded"]
+    standing: Literal["live", "suspended", "revoked"]
+    frames: int
+    released: int
+    then: Then
+    time: str
+    reason: str | None = None
+    evidence: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Release:
+    """What an app gets: a row of numbers per frame, and in included mode which attribute each stands for. The receipt
+    proves that the release is in the log: keep it; `blindsight verify-log --head` takes it as a file.
+    """
+
+    grant: int
+    rows: tuple[tuple[float, ...], ...]
+    labels: tuple[str, ...] | None
+    receipt: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of the log; the hash is what its Merkle tree keeps with it."""
+
+    position: int
+    time: str
+    actor: str
+    action: str
+    details: Mapping[str, Any]
+    hash: str
+
+
+@dataclass(frozen=True)
+class LogCheck:
+    """Whether the log holds, and where it breaks; the head is its root."""
+
+    ok: bool
+    entries: int
+    head: str
+    broken_at: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Index:
+    """An index that can be asked."""
+
+    name: str
+    mode: Literal["local", "central", "open"]
+    pictures: int
+    headline: str
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A picture's number and how near it is: a score in local mode, else a distance."""
+
+    number: int
+    nearness: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """A learning run: what it is about, how far it is, and what is proven about it."""
+
+    name: str
+    data: str
+    owners: int
+    features: str
+    finished: bool
+    rounds: int
+    history: tuple[Mapping[str, Any], ...]
+    score: float | None = None
+    statement: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -83,174 +306,6 @@ class Identity:
             return cls(**json.loads(text))
         except (ValueError, TypeError):
             raise CorruptFileError(f"{path} is no identity that `blindsight enrol` wrote.") from None
-
-
-@dataclass(frozen=True)
-class Person:
-    """What a person hides, and how many pictures of them the service has."""
-
-    person: str
-    private: tuple[str, ...]
-    frames: int
-    retention: Mapping[str, int | None]  # the newest `frames` are kept, of the last `days`; None is no limit
-
-
-@dataclass(frozen=True)
-class Device:
-    """A camera of an owner."""
-
-    id: str
-    name: str
-    created: str
-    expires: str | None = None
-    revoked: str | None = None
-
-
-@dataclass(frozen=True)
-class FrameResult:
-    """What became of one picture of a batch: the id of its frame, or why it was not taken."""
-
-    name: str
-    frame: str | None
-    error: str | None
-
-
-@dataclass(frozen=True)
-class Job:
-    """Work in the background."""
-
-    id: str
-    kind: str
-    state: State
-    done: float
-    doing: str
-    error: str | None = None
-    result: Mapping[str, Any] | None = None
-
-    @property
-    def ended(self) -> bool:
-        return self.state not in ("queued", "running")
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """What an app would like to get, and what became of it; an app is told the verdict without evidence."""
-
-    job: str
-    state: State
-    person: str
-    app: str
-    mode: Literal["included", "unincluded"]
-    frames: int
-    then: Then
-    verdict: Literal["accept", "reject", "inconclusive", "denied"] | None
-    answer: Literal["allow", "fewer", "refuse"] | None
-    grant: int | None
-    next: str | None
-    sentence: str | None
-    cost: tuple[Mapping[str, Any], ...] | None  # how well each hidden attribute can be guessed; not for apps
-    evidence: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True)
-class Grant:
-    """Who may get what about whom, and how much of it went out."""
-
-    number: int
-    person: str
-    app: str
-    public: tuple[str, ...]
-    mode: Literal["included", "unincluded"]
-    standing: Literal["live", "suspended", "revoked"]
-    frames: int
-    released: int
-    then: Then
-    time: str
-    reason: str | None
-    evidence: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True)
-class Platform:
-    """What sifts are fitted to and judged on; `attributes` say which of them never change."""
-
-    pipeline: str
-    dimension: int
-    side: int
-    attributes: tuple[Mapping[str, Any], ...]
-    frames: int
-    pictures: int
-    persons: int | None
-    threshold: float
-    confidence: float
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Release:
-    """A row of numbers per frame; in included mode each stands for the attribute of its label."""
-
-    grant: int
-    rows: tuple[tuple[float, ...], ...]
-    labels: tuple[str, ...] | None
-    receipt: Mapping[str, Any]
-    """Proves that the release is in the service's log; `blindsight verify-log --head` takes it as a file."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One entry of the audit log."""
-
-    position: int
-    time: str
-    actor: str
-    action: str
-    details: Mapping[str, Any]
-    hash: str
-
-
-@dataclass(frozen=True)
-class LogCheck:
-    """Whether the log's chain holds."""
-
-    ok: bool
-    entries: int
-    head: str
-    broken_at: int | None
-    reason: str
-
-
-@dataclass(frozen=True)
-class Index:
-    """An index that can be asked."""
-
-    name: str
-    mode: Literal["local", "central", "open"]
-    pictures: int
-    headline: str
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A picture's number, and how near it is to the query."""
-
-    number: int
-    nearness: float
-
-
-@dataclass(frozen=True)
-class Run:
-    """A learning run and its rounds so far."""
-
-    name: str
-    data: str
-    owners: int
-    features: str
-    finished: bool
-    rounds: int
-    score: float | None
-    history: tuple[Mapping[str, Any], ...]
-    statement: Mapping[str, Any] | None
 
 
 def enrol(url: str, code: str, *, verify: "ssl.SSLContext | bool" = True, timeout: float = 30.0) -> Identity:
@@ -435,13 +490,13 @@ class Client:
     def epoch_keys(self) -> dict[str, str]:
         """Return the keys of this person's epochs, opened here; not those sealed for an earlier key."""
         keys = {}
-        for epoch in self._get(f"{self._person()}/keys")["epochs"]:
-            if epoch["owner_key"] != self._secret.public.hex():
+        for epoch in _each(Epoch, self._get(f"{self._person()}/keys")["epochs"]):
+            if epoch.owner_key != self._secret.public.hex():
                 continue
-            opened = self._secret.open(_bytes(epoch["sealed"]), context=b"blindsight/epoch.1 " + epoch["id"].encode())
-            if ExchangeKey(opened).public.hex() != epoch["public_key"]:
+            opened = self._secret.open(_bytes(epoch.sealed), context=b"blindsight/epoch.1 " + epoch.id.encode())
+            if ExchangeKey(opened).public.hex() != epoch.public_key:
                 raise MessageError("the service seals features for another key than it says. Hand over nothing.")
-            keys[epoch["id"]] = opened.hex()
+            keys[epoch.id] = opened.hex()
         return keys
 
     def hand_over_keys(self) -> None:
@@ -698,12 +753,17 @@ def _sentence(response: Any) -> str:
         return f"the service answered {response.status_code}, and not as a Blindsight service does."
 
 
-def _read(kind: type[R], data: Mapping[str, Any]) -> R:
-    """Return a record made of the fields it knows; lists become tuples."""
+def _read(kind: type[R], data: Any) -> R:
+    """Return a record made of the fields it knows."""
     try:
-        return kind(**{part.name: _frozen(data[part.name]) for part in fields(kind) if part.name in data})  # type: ignore[arg-type]
-    except (TypeError, KeyError):
+        return cast(R, _reader(cast(Any, kind)).validate_python(data))
+    except ValueError:
         raise ServiceError("the service is of another version: its answer cannot be read.") from None
+
+
+@cache
+def _reader(kind: Any) -> Any:
+    return require("pydantic", extra="service", purpose="speaking to a service").TypeAdapter(kind)
 
 
 def _each(kind: type[R], data: Sequence[Mapping[str, Any]]) -> tuple[R, ...]:
@@ -723,10 +783,6 @@ def _bytes(text: str) -> bytes:
 
 def _with_token(data: Mapping[str, Any]) -> tuple[Principal, str]:
     return _read(Principal, data["principal"]), str(data["token"])
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _part(text: str) -> str:

@@ -202,6 +202,7 @@ def test_tokens_are_made_listed_replaced_and_revoked(known, blindsight, token_co
 def test_a_change_that_is_refused_leaves_no_entry(known, blindsight, token_command):
     assert "last operator" in token_command("revoke", "operator", code=2)["error"]
     assert "is taken" in token_command("create", "operator", "app", code=2)["error"]
+    assert "slashes" in token_command("create", "a/b", "owner", code=2)["error"]
     assert "Did you mean 'operator'?" in token_command("enrol", "operater", code=2)["error"]
     assert blindsight("verify-log", "--folder", known, "--json").document["entries"] == 0
 

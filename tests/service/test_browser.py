@@ -9,7 +9,7 @@ from importlib.resources import files
 import pytest
 from pageservice import PageService
 from PIL import Image
-from smallservice import KEY, Cast, asked, frames
+from smallservice import KEY, Cast, asked, enrolled, frames
 
 from blindsight.client import Identity
 from blindsight.crypto.sealedbox import ExchangeKey
@@ -102,11 +102,19 @@ def test_all_tabs_are_reached_by_clicking_and_accessible_in_every_look(service, 
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_the_operators_ledger_is_accessible(service, open_page):
-    page = open_page(token=service.operator_token, width=380)
-    page.goto("/ledger")
-    assert page.get_by_role("heading", name="The log").is_visible()
+@pytest.mark.parametrize(
+    ("role", "tab", "heading"),
+    [("operator", "ledger", "The log"), ("operator", "operator", "Principals"), ("app", "app", "Proposals")],
+)
+def test_what_only_an_operator_or_an_app_sees_is_accessible(service, open_page, role, tab, heading):
+    token = service.operator_token
+    if role == "app":
+        token = enrolled(service.gateway, service.operator, "door", "app")[1]
+    page = open_page(token=token, width=380, look="dark")
+    page.goto(f"/{tab}")
+    assert page.get_by_role("heading", name=heading).is_visible()
     assert axe_finds(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 380
 
 
 def test_charts_tell_numbers_and_a_click_on_a_picture_changes_the_answers_in_place(service, open_page):

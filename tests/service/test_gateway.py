@@ -339,7 +339,7 @@ def test_everyone_sees_only_what_is_theirs(gateway, cast):
     ):
         with pytest.raises(UnknownNameError, match=f"unknown {kind}"):
             call()
-    assert gateway.person(bob, "Bob").private == ["age"]
+    assert gateway.person(bob, "Bob").private == ("age",)
     assert gateway.person(cast.operator, "Ann").frames == 3
 
 
@@ -493,7 +493,7 @@ def test_budgets_are_checked_before_anything_is_queued(unchanged):
     assert gateway.jobs.waiting(cast.apps["X"].id) == 0
     with pytest.raises(UnknownNameError, match="mood"):  # an attribute without labels cannot be hidden
         gateway.set_private(cast.ann, ["mood"])
-    assert gateway.person(cast.ann, "Ann").private == ["smiling"]
+    assert gateway.person(cast.ann, "Ann").private == ("smiling",)
 
 
 def test_sifts_may_come_in_parts_and_with_levels(gateway, cast):
@@ -559,7 +559,7 @@ def test_where_the_log_cannot_be_written_nothing_happens(gateway, cast, monkeypa
     monkeypatch.undo()
     (grant,) = gateway.grants(cast.ann)
     assert (grant.app, grant.standing, grant.released) == ("Y", "live", 0)
-    assert gateway.person(cast.ann, "Ann").private == ["smiling"]
+    assert gateway.person(cast.ann, "Ann").private == ("smiling",)
     assert gateway.attackers()[0] == ("logistic",)
 
 

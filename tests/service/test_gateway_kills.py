@@ -120,7 +120,7 @@ def hide_more(gateway, cast):
 
 
 def hidden_more(gateway, cast):
-    if gateway.person(cast.ann, "Ann").private != ["smiling", "age"]:
+    if gateway.person(cast.ann, "Ann").private != ("smiling", "age"):
         hide_more(gateway, cast)
     work(gateway)
     assert gateway.grants(cast.ann)[0].standing == "live"

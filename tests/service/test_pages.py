@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 from pageservice import PageService
-from smallservice import Cast, allow, asked, epoch_keys, frames, granted, work
+from smallservice import KEY, Cast, allow, asked, epoch_keys, frames, granted, linear, work
 
 from blindsight.dp import LaplaceMechanism, Ledger
 from blindsight.service.proposals import ODOMETER
@@ -240,6 +240,21 @@ def test_nobody_answers_for_somebody_else(story):
         assert story.ann.post("/sift/private", data=wrong).status_code == 422
 
 
+def test_what_was_not_accepted_stands_behind_what_waits_for_an_answer(story):
+    leaky = asked(story.gateway, story.cast, linear({1: 1.0}), app=APP)
+    assert story.gateway.proposal(story.cast.ann, leaky).verdict == "reject"
+    page = story.ann.get("/sift").text
+    assert "No app waits for your answer" in page
+    assert "asks, and gets nothing" in page
+    assert 'value="allow"' not in page
+    asked(story.gateway, story.cast, app=APP)
+    page = story.ann.get("/sift").text
+    assert page.index('value="allow"') < page.index("asks, and gets nothing")
+    assert story.ann.post("/sift/answer", data={"job": leaky, "said": "allow", "keys": "{}"}).status_code in (403, 422)
+    story.ann.post("/sift/answer", data={"job": leaky, "said": "refuse"})
+    assert "asks, and gets nothing" not in story.ann.get("/sift").text
+
+
 def test_an_owner_reads_what_is_out(story):
     job = asked(story.gateway, story.cast, app=APP)
     allow(story.gateway, story.cast.ann, job)
@@ -349,3 +364,86 @@ def test_what_was_denied_or_has_ended_stays_on_the_desk(story):
     page = story.ann.get("/sift").text
     assert "Denied and ended (2)" in page
     assert "I moved house" in page
+
+
+def test_an_operator_adds_people_and_attackers_and_never_sees_a_token(story):
+    browser = story.browser(story.operator_token)
+    page = browser.post("/operator/principals", data={"name": "<b>eve", "role": "owner", "days": "30"}).text
+    assert "&lt;b&gt;eve" in page
+    code = re.search(r"[A-Z2-7]{6}(-[A-Z2-7]{6}){3}", page).group()
+    eve, token = story.gateway.enrol(code, KEY.public.hex())
+    again = browser.get("/operator").text
+    assert code not in again
+    assert token not in again
+    another = browser.post("/operator/code", data={"id": eve.id}).text
+    assert re.search(r"[A-Z2-7]{6}(-[A-Z2-7]{6}){3}", another).group() != code
+    assert story.gateway.authenticate(token) is None
+    browser.post("/operator/revoke", data={"id": eve.id})
+    assert story.gateway.principals.get(eve.id).revoked is not None
+    number = granted(story.gateway, story.cast, linear({2: 1.0, 3: 1.0}), app=APP)
+    assert "1 grant is suspended" in browser.post("/operator/attackers", data={"name": "naive Bayes, tuned"}).text
+    assert "naive Bayes, tuned" in story.gateway.attackers()[0]
+    browser.post("/operator/review")
+    work(story.gateway)
+    assert "Verify again now" not in browser.get("/operator").text
+    assert next(one for one in story.gateway.grants(story.operator) if one.number == number).standing == "live"
+    for wrong in (
+        {"name": "x" * 101, "role": "app"},
+        {"name": "a", "role": "device"},
+        {"name": "Ann", "role": "app"},
+        {"name": "a/b", "role": "app"},
+    ):
+        assert browser.post("/operator/principals", data=wrong).status_code == 422
+    for days in ("0", "9999", "-1", "soon"):
+        form = {"name": "new", "role": "app", "days": days}
+        assert browser.post("/operator/principals", data=form).status_code == 422
+    assert browser.post("/operator/attackers", data={"name": "nobody"}).status_code == 422
+    assert browser.post("/operator/code", data={"id": "nobody"}).status_code == 404
+    assert browser.post("/operator/revoke", data={"id": story.operator.id}).status_code == 422  # the last one
+    assert "read" in [entry.action for entry in story.gateway.entries(story.operator, limit=1000)]
+
+
+def test_an_app_asks_and_sees_what_became_of_it(story):
+    _, app = story.newcomer("door", "app")
+    assert "Ask for the label" not in app.get("/app").text  # before it said what it wants to know
+    assert app.post("/app/propose", data={"person": "Ann", "frames": "1"}).status_code == 422
+    assert "Ask for the label" in app.post("/app/public", data={"attributes": ["gender"]}).text
+    assert "queued" in app.post("/app/propose", data={"person": "Ann", "frames": "1", "then": "repeat"}).text
+    assert "queued" in app.post("/app/propose", data={"person": "nobody", "frames": "1"}).text
+    work(story.gateway)
+    page = app.get("/app").text
+    assert "the person is asked" in page
+    assert "denied" in page
+    (job,) = [one.job for one in story.gateway.proposals(story.cast.ann) if one.app == "door"]
+    allow(story.gateway, story.cast.ann, job)
+    page = app.get("/app").text
+    assert "0 of 1" in page
+    for hidden in ("smiling</td>", "evidence", "%"):
+        assert hidden not in page.partition('<h2 id="proposals">')[2]
+    for wrong in ({"frames": "0"}, {"frames": "many"}, {"then": "always"}, {"person": ""}, {"person": "a\nb"}):
+        assert app.post("/app/propose", data={"person": "Ann", "frames": "1"} | wrong).status_code == 422
+    for wrong in ([], ["x" * 101], ["a\nb"], ["a"] * 33):
+        assert app.post("/app/public", data={"attributes": wrong}).status_code == 422
+
+
+def test_pages_of_a_role_are_for_that_role(story):
+    _, app = story.newcomer("door", "app")
+    people = {"owner": story.ann, "app": app, "operator": story.browser(story.operator_token)}
+    for role in ("app", "operator"):
+        assert story.visitor.get(f"/{role}").status_code == 401
+        for who, browser in people.items():
+            assert browser.get(f"/{role}").status_code == (200 if who == role else 403)
+            assert (f'href="/{role}"' in browser.get("/search").text) == (who == role)
+    form = {
+        "name": "eve",
+        "role": "operator",
+        "id": story.operator.id,
+        "attributes": "gender",
+        "person": "Ann",
+        "frames": "1",
+    }
+    for address in ("principals", "code", "revoke", "attackers", "review"):
+        assert story.ann.post(f"/operator/{address}", data=form).status_code == 403
+        assert app.post(f"/operator/{address}", data=form).status_code == 403
+    for address in ("public", "propose"):
+        assert story.ann.post(f"/app/{address}", data=form).status_code == 403

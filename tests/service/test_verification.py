@@ -79,10 +79,10 @@ def test_photos_of_owners_are_taken_in_once(tmp_path):
     new = gateway.frame_ids(ann)[len(before) :]
     assert len(new) == 2
     gateway.delete_frame(ann, new[0])
-    assert "new photos" not in " ".join(gateway.cameras.take_in(folder))
+    assert "new photo" not in " ".join(gateway.cameras.take_in(folder))
     assert gateway.frame_ids(ann) == (*before, new[1])
     (folder / "Ann" / "2.png").write_bytes(frames(1, seed=9)[0])
-    assert "Ann: 1 new photos" in " ".join(gateway.cameras.take_in(folder))
+    assert "Ann: 1 new photo " in " ".join(gateway.cameras.take_in(folder))
     with pytest.raises(InputError, match="folders"):
         gateway.cameras.take_in(folder / "Ann")
     gateway.close()

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -91,20 +91,8 @@ def serve(
     from blindsight.sift.trial import QUICK
     from blindsight.sift.verify import Verifier
 
-    settings = ServiceSettings(
-        folder,
-        database=database,
-        host=host,
-        port=port,
-        certificate=certificate,
-        key=key,
-        requests_per_minute=requests_per_minute,
-        processes=processes,
-        without_tls=insecure_without_tls,
-        witnesses=tuple(witness or ()),
-        proxy=proxy,
-        key_folder=key_folder,
-        verdict_seconds=verdict_seconds,
+    settings = options.chosen(
+        ServiceSettings, locals(), without_tls=insecure_without_tls, witnesses=tuple(witness or ())
     )
 
     def open_gateway() -> Gateway:
@@ -283,9 +271,8 @@ def list_proposals(identity: IdentityOption = IDENTITY) -> None:
     with _client(identity) as client:
         found = client.proposals()
     rows = [(one.job, one.app, one.verdict or one.state, one.answer or "", one.sentence or "") for one in found]
-    show(
-        {"proposals": [asdict(one) for one in found]}, table("Proposals", ("job", "app", "verdict", "answer", ""), rows)
-    )
+    shown = table("Proposals", ("job", "app", "verdict", "answer", ""), rows) if rows else "No app has asked yet."
+    show({"proposals": [asdict(one) for one in found]}, shown)
 
 
 @owners.command("answer", example="owner answer JOB allow --identity ann.identity")
@@ -351,9 +338,12 @@ def create_token(
     database: options.DatabaseOption = None,
 ) -> None:
     """Add somebody and print the code with which they make their token (`blindsight enrol`), this once."""
-    with _principals(folder, database) as (principals, note):
-        made, code = principals.create(name, role, expires=_in_days(days), hours=hours)
-        note("create principal", made)
+    _need_extra()
+    from blindsight.service.models import addressable
+
+    with _principals(folder, database, "create principal") as (principals, in_days, note):
+        made, code = principals.create(addressable(name), role, expires=in_days(days), hours=hours)
+        note(made)
     _show_code(made, str(code))
 
 
@@ -368,10 +358,10 @@ def issue_code(
     """Issue another code for who lost a token or a key; the old token opens nothing any more. An owner's grants end,
     and pictures of before stay sealed for the key of before.
     """
-    with _principals(folder, database) as (principals, note):
+    with _principals(folder, database, "issue enrolment code") as (principals, in_days, note):
         known = _found(principals, name)
-        code = principals.issue_code(known.id, hours=hours, expires=_in_days(days))
-        note("issue enrolment code", known)
+        code = principals.issue_code(known.id, hours=hours, expires=in_days(days))
+        note(known)
     _show_code(known, str(code))
 
 
@@ -382,10 +372,10 @@ def revoke_token(
     database: options.DatabaseOption = None,
 ) -> None:
     """Make a token worthless, for ever."""
-    with _principals(folder, database) as (principals, note):
+    with _principals(folder, database, "revoke principal") as (principals, _, note):
         known = _found(principals, name)
         principals.revoke(known.id)
-        note("revoke principal", known)
+        note(known)
     show({"revoked": known.id, "name": known.name}, f"The token of {escape(known.name)} opens nothing any more.")
 
 
@@ -397,10 +387,13 @@ def list_tokens(folder: options.FolderOption = FOLDER, database: options.Databas
 
     with _opened(folder, database) as opened:
         known = Principals(opened).list()
-    rows = [(one.id, one.name, one.role, _day(one.created), _day(one.expires), _day(one.revoked)) for one in known]
     columns = ("id", "name", "role", "created", "expires", "revoked")
-    document = [dict(zip(columns, row, strict=True)) for row in rows]
-    show({"principals": document}, table(f"Who may ask {folder}", columns, rows))
+    document = [{column: _text(getattr(one, column)) for column in columns} for one in known]
+    rows = [
+        [*row[:3], *(moment[:16].replace("T", " ") for moment in row[3:])]
+        for row in (list(one.values()) for one in document)
+    ]
+    show({"principals": document}, table(f"Who may ask {folder} (times in UTC)", columns, rows))
 
 
 def _noted_head(text: str) -> str:
@@ -495,20 +488,21 @@ def _url(folder: Path, database: str | None) -> str:
 
 
 @contextmanager
-def _principals(folder: Path, database: str | None) -> "Iterator[tuple[Principals, Any]]":
+def _principals(folder: Path, database: str | None, action: str) -> "Iterator[tuple[Principals, Any, Any]]":
     """Change who may ask, and note it in the log: both or neither."""
     _need_extra()
     from blindsight.service.log import MACHINE, open_log
+    from blindsight.service.models import in_days
     from blindsight.service.principals import Principals, told_of
 
     with _opened(folder, database) as opened:
         log = open_log(folder, opened)
-
-        def note(action: str, whom: "Principal") -> None:
-            log.append(MACHINE, action, told_of(whom))
-
         with opened.session():
-            yield Principals(opened, clock=log.now), note
+            yield (
+                Principals(opened, clock=log.now),
+                in_days,
+                lambda whom: log.append(MACHINE, action, told_of(whom)),
+            )
 
 
 def _found(principals: "Principals", name: str) -> "Principal":
@@ -519,9 +513,5 @@ def _found(principals: "Principals", name: str) -> "Principal":
     raise UnknownNameError("principal", name, [one.name for one in known])
 
 
-def _in_days(days: int | None) -> datetime | None:
-    return None if days is None else datetime.now(UTC) + timedelta(days=days)
-
-
-def _day(moment: datetime | None) -> str:
-    return "" if moment is None else moment.isoformat(timespec="seconds")
+def _text(value: Any) -> str:
+    return value.isoformat(timespec="seconds") if isinstance(value, datetime) else value or ""

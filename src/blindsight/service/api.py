@@ -35,7 +35,7 @@ from blindsight.service.access import ACCESS, BODY, PREFIX, check_routes, descri
 from blindsight.service.gateway import Gateway
 from blindsight.service.limits import Connections, RateLimit, Turns, add_limits
 from blindsight.service.log import MACHINE
-from blindsight.service.models import Health
+from blindsight.service.models import Health, WithToken
 from blindsight.service.principals import Token, told_of
 from blindsight.service.settings import ServiceSettings
 
@@ -81,6 +81,7 @@ def create_app(
         f"{PREFIX}/enrolment",
         routes.enrol,
         methods=["POST"],
+        response_model=WithToken,
         status_code=201,
         tags=["enrolment"],
         responses=described(403, 422, 429, 503, *BODY),
@@ -105,9 +106,10 @@ async def _health() -> Health:
 
 
 def _add_page(app: FastAPI, settings: ServiceSettings, gateway: Gateway, demos: "Demos") -> None:
-    from blindsight.service.pages.routes import page_router  # brings what the API alone does not need
+    from blindsight.service import pages  # brings what the API alone does not need
 
-    app.include_router(page_router(gateway, demos, gateway.principals, settings))
+    app.state.pages = pages.Pages(gateway, demos, gateway.principals, settings)
+    app.include_router(pages.router)
 
 
 def _described(app: FastAPI) -> dict[str, Any]:
@@ -311,6 +313,7 @@ class Server(uvicorn.Server):
                 ssl_certfile=settings.certificate,
                 ssl_keyfile=settings.key,
                 access_log=False,
+                log_config=None,  # else it closes the handlers of other libraries
                 log_level="warning",
                 server_header=False,
                 lifespan="off",

@@ -108,8 +108,12 @@ class Cameras:
         until = None if days is None else now + timedelta(days=days)
         with self._database.session() as session:
             mine = [one for one in self.of(owner.name) if one.revoked is None]
-            if len(mine) >= MOST_DEVICES or name in {one.name for one in mine}:
-                raise InputError(f"a person has at most {MOST_DEVICES} devices, each with a name of its own.")
+            if name in {one.name for one in mine}:
+                raise InputError(
+                    f"a device of yours is called {name} already. Choose another name, or revoke that one."
+                )
+            if len(mine) >= MOST_DEVICES:
+                raise InputError(f"a person has at most {MOST_DEVICES} devices. Revoke one first.")
             made = Device(f"device-{token_hash(token)[:16]}", owner.name, name, now, until)
             session.execute(insert(devices).values(**vars(made), token_hash=token_hash(token)))
             self._log.append(owner.id, "add device", {"person": owner.name, "device": made.id, "name": name})
@@ -182,9 +186,10 @@ class Cameras:
                 known[name] = new[name]
                 stream.write(json.dumps(known).encode())
         self.forget(owner.name)
-        said = [f"{owner.name}: {taken} new photos taken in."] if taken else []
+        said = [f"{owner.name}: {taken} new photo{'s' if taken > 1 else ''} taken in."] if taken else []
         if refused:
-            said.append(f"{owner.name}: {len(refused)} files are not used, such as {refused[0]}")
+            named = "1 file is" if len(refused) == 1 else f"{len(refused)} files are"
+            said.append(f"{owner.name}: {named} not used, such as {refused[0]}")
         return said
 
     def _read_taken(self) -> dict[str, Any]:

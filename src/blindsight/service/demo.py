@@ -34,8 +34,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from blindsight.audit import papers
-from blindsight.audit.finding import Finding
-from blindsight.audit.inversion import VIEWS, PictureRow, portraits
+from blindsight.audit.inversion import VIEWS, portraits
 from blindsight.data import Dataset, FeaturePipeline, PixelFeatures, extract, load, pipeline
 from blindsight.data.faces import ATTRIBUTES
 from blindsight.data.study import Study, divide
@@ -50,7 +49,7 @@ from blindsight.report.learning import view_picture
 from blindsight.search import compare as searching
 from blindsight.service.errors import told
 from blindsight.sift.analysis import PolicyMatrix
-from blindsight.sift.study import Guess, SiftResult, best_guess, guesses, sift_demo, words
+from blindsight.sift.study import SiftResult, best_guess, guesses, sift_demo, words
 from blindsight.sift.trial import Sifted, TradeOff, divide_rows
 from blindsight.statement import PrivacyStatement
 from blindsight.sums import SPARSE_SCHEMES
@@ -83,6 +82,10 @@ def plain(value: Any) -> Any:
     return value
 
 
+def _of(one: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in names}
+
+
 OWNERS = 5
 LEARNED = ("smiling", "male", "eyeglasses", "outdoors")  # what five owners learn to tell
 
@@ -91,7 +94,7 @@ LEARNED = ("smiling", "male", "eyeglasses", "outdoors")  # what five owners lear
 class Size:
     """How large the demos are. The defaults take about half a minute of one core; tests take less of everything."""
 
-    pictures: int = 3000
+    pictures: int = 4000  # with fewer the first policy that a visitor sees could not be decided
     components: int = 200
     queries: int = 200
     rounds: int = 5
@@ -193,7 +196,7 @@ def show_search(source: DemoData, progress: Progress) -> Demo:
         "public": len(study.public),
         "chance": study.chance,
         "epsilons": list(EPSILONS),
-        "methods": [_method(rows, name) for name in methods],
+        "methods": [_method([row for row in rows if row.method == name]) for name in methods],
         "queries": [
             {"picture": _name(study.queries.rows[place]), "label": pictures.label_names[study.queries.labels[place]]}
             | {"answers": [_answers(study, row, answers[id(row)][number], place) for row in rows]}
@@ -203,34 +206,26 @@ def show_search(source: DemoData, progress: Progress) -> Demo:
     return Demo(plain(data), {_name(row): png(pictures.images[row]) for row in sorted(shown)})
 
 
-def _method(everything: list[searching.ContestRow], name: str) -> dict[str, Any]:
-    rows = [row for row in everything if row.method == name]
+def _method(rows: list[searching.ContestRow]) -> dict[str, Any]:
     scores = [
-        {"epsilon": row.epsilon, "score": row.score, "first": row.ranking.precision_at_10, "proven": row.promise}
-        for row in rows
+        _of(row, "epsilon", "score") | {"first": row.ranking.precision_at_10, "proven": row.promise} for row in rows
     ]
     statement = rows[-1].statement
     said = None if statement is None else statement.to_dict()
-    return {"name": name, "group": rows[0].group, "scores": scores, "statement": said}
+    return {"name": rows[0].method, "group": rows[0].group, "scores": scores, "statement": said}
 
 
 def _answers(study: searching.SearchStudy, row: searching.ContestRow, found: Any, place: int) -> dict[str, Any]:
-    right = study.indexed.labels[found] == study.queries.labels[place]
-    return {
-        "method": row.method,
-        "epsilon": row.epsilon,
-        "found": [
-            {"picture": _name(study.indexed.rows[item]), "right": bool(yes)}
-            for item, yes in zip(found, right, strict=True)
-        ],
-    }
+    right = (study.indexed.labels[found] == study.queries.labels[place]).tolist()
+    shown = zip(map(_name, study.indexed.rows[found]), right, strict=True)
+    return _of(row, "method", "epsilon") | {"found": [{"picture": name, "right": yes} for name, yes in shown]}
 
 
 def _name(row: int) -> str:
     return f"photo-{int(row)}.png"
 
 
-SPARSITY = 0.7  # what owners keep back where they choose themselves what they send
+SPARSITY = 0.6  # what owners keep back where they choose themselves what they send
 
 DEFAULT = "block-dphe"  # the paper's protocol, with a picture of what each of its roles holds
 _BASELINES = {"pooled": "all pictures in one place", "local": "everybody alone"}
@@ -248,14 +243,16 @@ class SeenRound:
     def to_dict(self) -> dict[str, Any]:
         """Views are named here, and shown by `picture_name`."""
         report = self.report
-        views = [{"role": view.role, "holds": view.holds} for view in self.views]
         return {
             "round": report.round,
             "score": report.score,
             "kept_back": report.sparsity,
             "kilobytes": report.sent["members"] / max(1, len(report.contributors)) / 1e3,
             "seconds": dict(report.seconds),
-            "views": [view | {"picture": picture_name(report.round, i)} for i, view in enumerate(views)],
+            "views": [
+                _of(view, "role", "holds") | {"picture": picture_name(report.round, number)}
+                for number, view in enumerate(self.views)
+            ],
         }
 
     def pictures(self) -> dict[str, bytes]:
@@ -276,24 +273,20 @@ def seen_rounds(source: DemoData, scheme: str, rounds: int, progress: Progress) 
     study = source.study
     with TemporaryDirectory(prefix="blindsight-") as folder:
         for number in range(1, rounds + 1):
-            learner = _learner(source.size, scheme, number)
+            learner = FederatedClassifier(
+                scheme,
+                rounds=number,
+                sparsity=SPARSITY if scheme in SPARSE_SCHEMES else None,
+                key_bits=source.size.key_bits,
+                multilabel=True,
+                random_state=source.size.seed,
+                record=True,
+            )
             learner.fit(
                 study.owners, public=study.public, validation=study.test, checkpoint=Path(folder), progress=progress
             )
             assert learner.public_score_ is not None
             yield SeenRound(learner.history_[-1], learner.views_, learner.public_score_, learner.statement_)
-
-
-def _learner(size: Size, scheme: str, rounds: int) -> FederatedClassifier:
-    return FederatedClassifier(
-        scheme,
-        rounds=rounds,
-        sparsity=SPARSITY if scheme in SPARSE_SCHEMES else None,
-        key_bits=size.key_bits,
-        multilabel=True,
-        random_state=size.seed,
-        record=True,
-    )
 
 
 def show_learn(source: DemoData, progress: Progress) -> Demo:
@@ -337,18 +330,11 @@ def run_data(scheme: str, rounds: int, seen: list[SeenRound]) -> dict[str, Any]:
 
 
 def _scheme(row: ContestRow, cost: ComparisonRow | None) -> dict[str, Any]:
-    return {
-        "name": row.method,
-        "means": _BASELINES.get(row.method, ""),
-        "score": row.score,
-        "seconds": row.seconds,
-        "megabytes": row.megabytes,
-        "encrypt": None if cost is None else cost.encrypt_seconds,
-        "aggregate": None if cost is None else cost.aggregate_seconds,
-        "decrypt": None if cost is None else cost.decrypt_seconds,
-        "who_learns": "" if cost is None else cost.who_learns,
-        "drop_out": "" if cost is None else cost.drop_out,
-    }
+    steps = ("encrypt", "aggregate", "decrypt")
+    known = {step: None if cost is None else getattr(cost, f"{step}_seconds") for step in steps}
+    told = {name: "" if cost is None else getattr(cost, name) for name in ("who_learns", "drop_out")}
+    means = {"name": row.method, "means": _BASELINES.get(row.method, "")}
+    return means | _of(row, "score", "seconds", "megabytes") | known | told
 
 
 _BESIDE = ("smiling", "male", "youth", "beard", "hat")  # attributes that fill up the matrices
@@ -392,7 +378,13 @@ def show_sift(source: DemoData, public: str, private: str, progress: Progress) -
         "ceiling": result.check.pairs[0].ceiling,
         "faces": list(pictures),
         "sifts": [_sift(result, number, one) for number, one in enumerate(result.sifted)],
-        "attackers": [{"given": given, "guesses": [_guess(one) for one in found]} for given, found in groups],
+        "attackers": [
+            {
+                "given": given,
+                "guesses": [_of(one, "who", "accuracy") | _of(one.interval, "low", "high") for one in found],
+            }
+            for given, found in groups
+        ],
         "trade_off": _trade_off(result.trade_off),
         "matrix": _matrix(result.matrix),
     }
@@ -402,23 +394,15 @@ def show_sift(source: DemoData, public: str, private: str, progress: Progress) -
 def _sift(result: SiftResult, number: int, one: Sifted) -> dict[str, Any]:
     found = one.found
     return {
-        "name": one.name,
-        "lets_out": one.lets_out,
+        **_of(one, "name", "lets_out", "pub_loss"),
+        **_of(found, "certified", "verdict", "sentence"),
         "received": [[round(value, 2) for value in row] for row in result.received[number].tolist()],
         "public": one.told,
-        "pub_loss": one.pub_loss,
         "guess": best_guess(found),
         "at_most": 0.5 + found.bound,
-        "certified": found.certified,
-        "verdict": found.verdict,
-        "sentence": found.sentence,
         "consent": result.consent(one),
         "statement": found.statement.to_dict(),
     }
-
-
-def _guess(one: Guess) -> dict[str, Any]:
-    return {"who": one.who, "accuracy": one.accuracy, "low": one.interval.low, "high": one.interval.high}
 
 
 def _trade_off(found: TradeOff) -> dict[str, Any]:
@@ -433,13 +417,8 @@ def _trade_off(found: TradeOff) -> dict[str, Any]:
 
 
 def _point(privacy: float, one: Sifted) -> dict[str, Any]:
-    return {
-        "k": one.numbers,
-        "lambda": _lambda(privacy),
-        "told": one.told,
-        "hidden": 0.5 + one.priv_loss,
-        "verdict": one.verdict,
-    }
+    figures = {"k": one.numbers, "lambda": _lambda(privacy), "hidden": 0.5 + one.priv_loss}
+    return figures | _of(one, "told", "verdict")
 
 
 def _lambda(privacy: float) -> str:
@@ -469,33 +448,26 @@ def show_audit(source: DemoData, progress: Progress) -> Demo:
     for number, row in enumerate(evidence.pictures):
         names = {view: f"row-{number}-{view}.png" for view in ("original", *VIEWS)}
         pictures |= {name: png(pixels) for name, pixels in zip(names.values(), row.pictures, strict=True)}
-        rows.append(_row(row, names))
-    data = {
-        "public": papers.PUBLIC,
-        "private": papers.PRIVATE,
-        "rows": rows,
-        "findings": [_finding(finding) for finding in evidence.findings],
-    }
+        similarity = dict(zip(VIEWS, row.similarity, strict=True))
+        rows.append({"pictures": names, "similarity": similarity, "blind": row.blind})
+    findings = [
+        _of(one, "claim", "source", "proven", "measure", "verdict") | {"measured": one.figure}
+        for one in evidence.findings
+    ]
+    data = {"public": papers.PUBLIC, "private": papers.PRIVATE, "rows": rows, "findings": findings}
     return Demo(plain(data), pictures)
 
 
-def _row(row: PictureRow, names: dict[str, str]) -> dict[str, Any]:
-    return {"pictures": names, "similarity": dict(zip(VIEWS, row.similarity, strict=True)), "blind": row.blind}
+class Stopped(BaseException):
+    """Somebody stopped the work, or the demos are being closed; nothing in between catches it."""
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {
-        "claim": finding.claim,
-        "source": finding.source,
-        "proven": finding.proven,
-        "measure": finding.measure,
-        "measured": finding.figure,
-        "verdict": finding.verdict,
-    }
-
-
-class _Stopped(BaseException):
-    """Somebody stopped the run; nothing in between catches it."""
+def _ending(error: Exception, what: str) -> str:
+    """Return what to tell about work that failed."""
+    if isinstance(error, BlindsightError):
+        return told(error)
+    logger.error("%s failed", what, exc_info=error)
+    return "something went wrong here; it was noted."
 
 
 @dataclass(frozen=True)
@@ -569,7 +541,7 @@ class LiveRuns:
     def _play(self, run: LiveRun) -> None:
         def progress(what: str, done: int, total: int | None) -> None:
             if run.stop:
-                raise _Stopped
+                raise Stopped
             run.events.append(Event("progress", {"what": what, "done": done, "total": total}))
 
         try:
@@ -578,13 +550,10 @@ class LiveRuns:
                 run.seen.append(seen)
                 run.events.append(Event("round", plain(seen.to_dict() | {"first_score": seen.first_score})))
             ending = "finished"
-        except _Stopped:
+        except Stopped:
             ending = "stopped"
-        except BlindsightError as error:
-            ending = told(error)
-        except Exception:
-            logger.exception("a live run failed")
-            ending = "something went wrong here; it was noted."
+        except Exception as error:
+            ending = _ending(error, "a live run")
         run.events.append(Event("end", {"what": ending, "done": len(run.seen), "total": run.rounds}))
 
 
@@ -609,10 +578,6 @@ class State:
     total: int | None = None
 
 
-class Closing(BaseException):
-    """The demos are being closed; no demo catches it."""
-
-
 def sift_name(public: str, private: str) -> str:
     check_policy(public, private)
     return f"sift-{public}-{private}"
@@ -624,10 +589,8 @@ class Demos:
     FIRST = ("smiling", "male")  # public, private: tried without being asked for
 
     def __init__(self, folder: AnyPath, size: Size | None = None) -> None:
-        folder = as_path(folder)
-        self.folder = folder
-        self.size = Size() if size is None else size
-        self._source = DemoData(self.size)
+        self.folder = as_path(folder)
+        self._source = DemoData(Size() if size is None else size)
         self.runs = LiveRuns(self._source)
         self._waiting: deque[str] = deque()
         self._states: dict[str, State] = {}
@@ -698,7 +661,7 @@ class Demos:
 
     @property
     def _made(self) -> dict[str, Any]:
-        return {"format": FORMAT, **asdict(self.size)}
+        return {"format": FORMAT, **asdict(self._source.size)}
 
     def _work(self) -> None:
         # the faster library of attackers warns in every thread but the main one that it takes all cores
@@ -707,13 +670,10 @@ class Demos:
             try:
                 self._keep(name, _maker(name)(self._source, lambda *told, name=name: self._report(name, *told)))
                 state = None
-            except Closing:
+            except Stopped:
                 return
-            except BlindsightError as error:
-                state = State("failed", told(error))
-            except Exception:
-                logger.exception("the demo %s failed", name)
-                state = State("failed", "something went wrong here; it was noted.")
+            except Exception as error:
+                state = State("failed", _ending(error, f"the demo {name}"))
             with self._changed:
                 if state is None:
                     del self._states[name]
@@ -733,7 +693,7 @@ class Demos:
     def _report(self, name: str, what: str, done: int, total: int | None) -> None:
         with self._changed:
             if self._closing:
-                raise Closing
+                raise Stopped
             self._states[name] = State("running", what, done, total)
             self._changed.notify_all()
 

@@ -363,15 +363,13 @@ class Gateway:
             pipeline=data.pipeline,
             dimension=data.dimension,
             side=self.frames.side,
-            attributes=[
-                AttributeView(name=name, unchanging=name in self.platform.unchanging) for name in self.attributes()
-            ],
+            attributes=tuple(AttributeView(name, name in self.platform.unchanging) for name in self.attributes()),
             frames=longest,
             pictures=len(data.features),
             persons=None if data.persons is None else len(np.unique(data.persons)),
             threshold=verifier.threshold,
             confidence=verifier.confidence,
-            notes=list(shortages(data, verifier)),
+            notes=shortages(data, verifier),
         )
 
     def person(self, principal: Principal, name: str) -> PersonView:
@@ -384,7 +382,7 @@ class Gateway:
                 raise
             private = ()  # an owner who has not said anything yet
         kept = RetentionView(**vars(self.cameras.retention(name)))
-        return PersonView(person=name, private=list(private), frames=len(self.frames.ids(name)), retention=kept)
+        return PersonView(person=name, private=private, frames=len(self.frames.ids(name)), retention=kept)
 
     def set_private(self, owner: Principal, attributes: Sequence[str]) -> JobView:
         """Note what a person hides, from now on; the job reviews their grants, which are suspended until then."""

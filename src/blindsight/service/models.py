@@ -3,30 +3,35 @@
 *Sent.* Every text, list and number has a bound; unknown fields are refused. The many numbers of a sift are plain JSON
 here and checked only once, by the code that uses them (`proposals`).
 
-*Told.* An app is told accept or denied, answers and what it may get: whether something was rejected, undecided or could
-not be verified is more than the one bit that `sift.adaptive` counts. Sentences, reasons and evidence are for the person
-and the operator: figures would teach an app how to write its next sift, and reasons tell what a person hides and who
-else has a grant. The progress of a verification would tell it as well.
+*Told.* Records that a client reads are defined once, in `blindsight.client`. An app is told accept or denied, answers
+and what it may get: whether something was rejected, undecided or could not be verified is more than the one bit that
+`sift.adaptive` counts. Sentences, reasons and evidence are for the person and the operator: figures would teach an app
+how to write its next sift, and reasons tell what a person hides and who else has a grant. The progress of a
+verification would tell it as well.
 """
 
 import math
 import unicodedata
-from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from types import GenericAlias
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, create_model, model_validator
 
+from blindsight import client
+from blindsight.crypto.merkle import TreeHead
+from blindsight.errors import InputError
 from blindsight.service.cameras import MOST_DAYS
 from blindsight.service.frames import MOST_FRAMES as MOST_KEPT
-from blindsight.service.jobs import Job, State
-from blindsight.service.principals import CODE_HOURS, NAME_LENGTH, Principal, Role
+from blindsight.service.jobs import Job
+from blindsight.service.log import Entry, LogCheck
+from blindsight.service.principals import CODE_HOURS, NAME_LENGTH, Principal
 from blindsight.service.proposals import ASKING
 from blindsight.service.releases import MOST_FRAMES, MOST_TOGETHER
 from blindsight.sift.consent import Proposal, readings
-from blindsight.sift.register import Grant, Mode
+from blindsight.sift.register import Grant
 from blindsight.sift.stream import Then
-
-Standing = Literal["live", "suspended", "revoked"]  # a suspended grant releases nothing until verified again
 
 
 def _printable(text: str) -> str:
@@ -35,10 +40,11 @@ def _printable(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def _addressable(text: str) -> str:
-    if text in (".", "..") or "/" in text or "\\" in text:
-        raise ValueError("a name must fit into an address: no slashes, and more than dots")
-    return text
+def addressable(name: str) -> str:
+    """Return the name of a new principal, or refuse one that no address could hold."""
+    if name in (".", "..") or "/" in name or "\\" in name:
+        raise InputError("a name must fit into an address: no slashes, and more than dots.")
+    return name
 
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=NAME_LENGTH), AfterValidator(_printable)]
@@ -68,9 +74,9 @@ Hex = Annotated[str, StringConstraints(min_length=64, max_length=64, pattern="^[
 class NewPrincipal(Request):
     """Somebody who gets a token for `days` days; the code that makes it is good for `hours` hours."""
 
-    name: Annotated[Name, AfterValidator(_addressable)]
+    name: Annotated[Name, AfterValidator(addressable)]
     role: Literal["owner", "app", "operator"]
-    days: Annotated[int, Field(ge=1, le=3650)] | None = None
+    days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = None
     hours: Hours = CODE_HOURS
 
     model_config = example(name="ann", role="owner", days=90)
@@ -79,7 +85,7 @@ class NewPrincipal(Request):
 class NewCode(Request):
     """How long another code may be redeemed, and the token last; without days as long as the one before."""
 
-    days: Annotated[int, Field(ge=1, le=3650)] | None = None
+    days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = None
     hours: Hours = CODE_HOURS
 
     model_config = example(hours=72)
@@ -238,21 +244,105 @@ class NewAttacker(Request):
     model_config = example(name="forest")
 
 
-class Response(BaseModel):
-    """What a caller gets, made of the gateway's own records."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-
-class Problem(Response):
-    """Why something was not done, in one sentence."""
-
-    error: str
-
-    model_config = example(error="app weather has no grant about this person.")
+def in_days(days: int | None) -> datetime | None:
+    """Return the moment so many days from now, or None for none."""
+    if days is not None and not 1 <= days <= MOST_DAYS:
+        raise InputError(f"days must be in [1, {MOST_DAYS}]; got {days}.")
+    return None if days is None else datetime.now(UTC) + timedelta(days=days)
 
 
-class Health(Response):
+R = TypeVar("R")
+
+
+def record(kind: type[R], source: Any, **more: Any) -> R:
+    """Return what the API tells of something: of its fields those that the API's record has, moments as text."""
+    known = [part.name for part in fields(kind) if part.name not in more]  # type: ignore[arg-type]
+    return kind(**{name: _plain(getattr(source, name)) for name in known}, **more)
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+AttributeView = client.Attribute
+PlatformView = client.Platform
+PersonView = client.Person
+RetentionView = client.Retention
+FrameResult = client.FrameResult
+JobView = client.Job
+ProposalView = client.Proposal
+GrantView = client.Grant
+
+_PRINCIPAL = {"id": "owner-1f6a", "name": "ann", "role": "owner", "created": "2026-03-01T12:00:00+00:00"}
+_DEVICE = {"id": "device-51d0", "name": "front door", "created": "2026-03-01T12:00:00+00:00"}
+_HEAD = {"size": 7, "root": "9f2c", "time": "2026-03-01T12:00:00+00:00", "key": "51d0", "signature": "77ab"}
+_RECEIPT = {"position": 7, "record": '[7, "2026-03-01T12:00:00+00:00", ...]', "proof": ["20c3"], "head": _HEAD}
+_ASKED = {"person": "ann", "app": "weather", "mode": "included", "frames": 1, "then": "refuse"}
+_REFUSED = {"status": 403, "error": "app weather has no grant about this person."}
+
+EXAMPLES: dict[type, dict[str, Any]] = {
+    client.Principal: _PRINCIPAL,
+    client.Attribute: {"name": "male", "unchanging": True},
+    client.Platform: {
+        "pipeline": "pixels 9f2c",
+        "dimension": 100,
+        "side": 64,
+        "attributes": [{"name": "male", "unchanging": True}],
+        "frames": 2,
+        "pictures": 3000,
+        "persons": 1500,
+        "threshold": 0.1,
+        "confidence": 0.95,
+        "notes": [],
+    },
+    client.Retention: {"frames": 100, "days": 7},
+    client.Person: {"person": "ann", "private": ["smiling"], "frames": 3, "retention": {"frames": 100}},
+    client.Device: _DEVICE,
+    client.FrameResult: {"name": "IMG_0001.HEIC", "frame": "20c3"},
+    client.Epoch: {"id": "20c3", "public_key": "0f", "owner_key": "1e", "sealed": "2d", "began": _DEVICE["created"]},
+    client.Job: {"id": "51d0", "kind": "verify", "state": "running", "done": 0.3, "doing": "attacks"},
+    client.Proposal: {"job": "51d0", "state": "done", **_ASKED, "doing": "", "done": 1.0, "verdict": "accept"},
+    client.Cost: {"attribute": "smiling", "guess": 0.53, "at_most": 0.57, "certified": True, "together": False},
+    client.Grant: {
+        **_ASKED,
+        "number": 1,
+        "public": ["male"],
+        "standing": "live",
+        "released": 0,
+        "time": "2026-03-01T12:00:00+00:00",
+    },
+    client.Index: {
+        "name": "holiday",
+        "mode": "local",
+        "pictures": 900,
+        "headline": "Proven: epsilon = 4.00 per record",
+    },
+    client.Hit: {"number": 17, "nearness": 3.5},
+    client.Run: {
+        "name": "digits",
+        "data": "digits",
+        "owners": 5,
+        "features": "pixels",
+        "finished": False,
+        "rounds": 0,
+        "history": [],
+    },
+    TreeHead: _HEAD,
+    Entry: {
+        "position": 7,
+        "time": "2026-03-01T12:00:00+00:00",
+        "actor": "app-0f3a51",
+        "action": "release",
+        "details": {"grant": 1, "frames": 1, "dimensions": 5},
+        "hash": "9f2c",
+    },
+    LogCheck: {"ok": True, "entries": 12, "head": "9f2c"},
+}
+for _kind, _values in EXAMPLES.items():
+    _kind.__pydantic_config__ = example(**_values)  # type: ignore[attr-defined]
+
+
+class Health(BaseModel):
     """The service answers."""
 
     status: Literal["ok"]
@@ -261,567 +351,155 @@ class Health(Response):
     model_config = example(status="ok", version="0.1.0")
 
 
-# --- who ---
-
-
-class PrincipalView(Response):
-    """Somebody who may ask; never with a token."""
-
-    id: str
-    name: str
-    role: Role
-    created: datetime | None = None
-    expires: datetime | None = None
-    revoked: datetime | None = None
-    public_key: str | None = None
-
-    model_config = example(id="owner-1f6a", name="ann", role="owner", created="2026-03-01T12:00:00Z")
-
-
-class WithCode(Response):
-    """A code, shown this once: who redeems it makes the token, which nobody else sees."""
-
-    principal: PrincipalView
-    code: str
-
-    model_config = example(
-        principal={"id": "owner-1f6a", "name": "ann", "role": "owner"}, code="ABCDEF-GHIJKL-MNOPQR-STUVWX"
-    )
-
-
-class WithToken(Response):
-    """A token, shown this once: only its hash is kept."""
-
-    principal: PrincipalView
-    token: str
-
-    model_config = example(principal={"id": "owner-1f6a", "name": "ann", "role": "owner"}, token="blindsight_...")  # noqa: S106 - no token
-
-
-class PrincipalList(Response):
-    """Everybody, also the revoked."""
-
-    principals: list[PrincipalView]
-
-    model_config = example(principals=[])
-
-
-# --- people and what is about them ---
-
-
-class Attributes(Response):
-    """What the platform has labels for: only these can be kept private or asked for."""
-
-    attributes: list[str]
-
-    model_config = example(attributes=["male", "smiling"])
-
-
-class AttributeView(Response):
-    """An attribute; of one that never changes people may have a permanent symbol."""
-
-    name: str
-    unchanging: bool
-
-    model_config = example(name="male", unchanging=True)
-
-
-class PlatformView(Response):
-    """What an app needs to know before it fits a sift: features of `pipeline` with `dimension` numbers, made of
-    pictures of `side` x `side` pixels. At most `frames` frames of a person can be verified together, all apps counted;
-    permanent symbols go on for ever. A hidden attribute may be guessed `threshold` better than blindly, shown with
-    `confidence`. `notes` say for what the verification data are too few.
-    """
-
-    pipeline: str
-    dimension: int
-    side: int
-    attributes: list[AttributeView]
-    frames: int
-    pictures: int
-    persons: int | None
-    threshold: float
-    confidence: float
-    notes: list[str]
-
-    model_config = example(
-        pipeline="pixels 9f2c",
-        dimension=100,
-        side=64,
-        attributes=[{"name": "male", "unchanging": True}],
-        frames=2,
-        pictures=3000,
-        persons=1500,
-        threshold=0.1,
-        confidence=0.95,
-        notes=[],
-    )
-
-
-class AppView(Response):
-    """An app and what it asks for."""
-
-    app: str
-    public: list[str]
-
-    model_config = example(app="weather", public=["male"])
-
-
-class RetentionView(Response):
-    """How long frames are kept; null is no limit of this kind."""
-
-    frames: int | None = None
-    days: int | None = None
-
-    model_config = example(frames=100, days=7)
-
-
-class PersonView(Response):
-    """A person, what they hide, and how long their frames are kept."""
-
-    person: str
-    private: list[str]
-    frames: int
-    retention: RetentionView
-
-    model_config = example(person="ann", private=["smiling"], frames=3, retention={"frames": 100, "days": None})
-
-
-class DeviceView(Response):
-    """A camera of a person; never with its token."""
-
-    id: str
-    name: str
-    created: datetime
-    expires: datetime | None = None
-    revoked: datetime | None = None
-
-    model_config = example(id="device-51d0", name="front door", created="2026-03-01T12:00:00Z")
-
-
-class DeviceList(Response):
-    """A person's cameras, also the revoked."""
-
-    devices: list[DeviceView]
-
-    model_config = example(devices=[])
-
-
-class DeviceWithToken(Response):
-    """A camera's token, shown this once: only its hash is kept."""
-
-    device: DeviceView
-    token: str
-
-    model_config = example(
-        device={"id": "device-51d0", "name": "front door", "created": "2026-03-01T12:00:00Z"},
-        token="blindsight_...",  # noqa: S106 - no token
-    )
-
-
-class FrameResult(Response):
-    """What became of one picture of a batch: its id, or why it was not taken."""
-
-    name: str
-    frame: str | None = None
-    error: str | None = None
-
-    model_config = example(name="IMG_0001.HEIC", frame="20c3")
-
-
-class FrameResults(Response):
-    """What became of each picture of a batch, in its order."""
-
-    results: list[FrameResult]
-
-    model_config = example(results=[{"name": "IMG_0001.HEIC", "frame": "20c3"}])
-
-
-class FrameView(Response):
-    """A picture that was taken in."""
-
-    frame: str
-
-    model_config = example(frame="20c3")
-
-
-class FrameList(Response):
-    """Pictures of a person, oldest first; apps do not get stale ones, made by other features, until they come again."""
-
-    frames: list[str]
-    stale: list[str]
-
-    model_config = example(frames=["20c3", "77ab"], stale=[])
-
-
-class EpochView(Response):
-    """An epoch: its secret is sealed for the owner's key (HPKE, RFC 9180), all in hexadecimal."""
-
-    id: str
-    public_key: str
-    owner_key: str
-    sealed: str
-    began: datetime
-    ended: datetime | None = None
-
-    model_config = example(id="20c3", public_key="0f", owner_key="1e", sealed="2d", began="2026-03-01T12:00:00Z")
-
-
-class EpochList(Response):
-    """The epochs for whose keys a person's features are sealed; new frames belong to the last."""
-
-    epochs: list[EpochView]
-    plain: int  # frames of an earlier version that are not sealed at all, for lack of a key
-
-    model_config = example(epochs=[], plain=0)
-
-
-class Erased(Response):
-    """How many frames of a person were removed, with all else."""
-
-    person: str
-    frames: int
-
-    model_config = example(person="ann", frames=3)
-
-
-# --- asking and answering ---
-
-
-class JobView(Response):
-    """Work in the background: ask again until its state is final."""
-
-    id: str
-    kind: str
-    state: State
-    done: float
-    doing: str
-    error: str | None = None
-    result: dict[str, Any] | None = None
-
-    model_config = example(id="51d0", kind="verify", state="running", done=0.3, doing="attacks")
-
-
-class JobList(Response):
-    """Jobs that were started together."""
-
-    jobs: list[JobView]
-
-    model_config = example(jobs=[])
-
-
-class ProposalView(Response):
-    """A proposal. Sentence and evidence are for the person and the operator: an app is told the verdict and no more."""
-
-    job: str
-    state: State
-    person: str
-    app: str
-    mode: Mode
-    frames: int
-    then: Then
-    doing: str
-    done: float
-    verdict: Literal["accept", "reject", "inconclusive", "denied"] | None = None
-    answer: Literal["allow", "fewer", "refuse"] | None = None
-    grant: int | None = None
-    next: str | None = None
-    sentence: str | None = None
-    cost: list["CostView"] | None = None
-    evidence: dict[str, Any] | None = None
-
-    model_config = example(
-        job="51d0",
-        state="done",
-        person="ann",
-        app="weather",
-        mode="included",
-        frames=1,
-        then="refuse",
-        doing="",
-        done=1.0,
-        verdict="accept",
-    )
-
-
-class CostView(Response):
-    """How well a hidden attribute can be guessed from what would go out, as a balanced accuracy: 1/2 is blind.
-    `at_most` holds for everybody where `certified`, else for the attackers that were tried; `together` is with all that
-    other apps get.
-    """
-
-    attribute: str
-    guess: float
-    at_most: float
-    certified: bool
-    together: bool
-
-    model_config = example(attribute="smiling", guess=0.53, at_most=0.57, certified=True, together=False)
-
-
-class ProposalList(Response):
-    """Proposals, newest first, without evidence."""
-
-    proposals: list[ProposalView]
-
-    model_config = example(proposals=[])
-
-
-class GrantView(Response):
-    """Who may get what about whom, and how much of it went out. The evidence is for the person and the operator."""
-
-    number: int
-    person: str
-    app: str
-    public: list[str]
-    mode: Mode
-    standing: Standing
-    frames: int
-    released: int
-    then: Then
-    time: str
-    reason: str | None = None
-    evidence: dict[str, Any] | None = None
-
-    model_config = example(
-        number=1,
-        person="ann",
-        app="weather",
-        public=["male"],
-        mode="included",
-        standing="live",
-        frames=1,
-        released=0,
-        then="refuse",
-        time="2026-03-01T12:00:00+00:00",
-    )
-
-
-class GrantList(Response):
-    """Grants that concern the caller, oldest first, revoked ones included."""
-
-    grants: list[GrantView]
-
-    model_config = example(grants=[])
-
-
-_HEAD = {"size": 7, "root": "9f2c", "time": "2026-03-01T12:00:00+00:00", "key": "51d0", "signature": "77ab"}
-_RECEIPT = {"position": 7, "record": '[7, "2026-03-01T12:00:00+00:00", ...]', "proof": ["20c3"], "head": _HEAD}
-
-
-class HeadView(Response):
-    """Size and root of the log's Merkle tree (RFC 6962) at a moment, signed with the service's key; all in hex."""
-
-    size: int
-    root: str
-    time: str
-    key: str
-    signature: str
-
-    model_config = example(**_HEAD)
-
-
-class ConsistencyView(Response):
-    """The proof that the log of one size is the beginning of that of another, and the newest head."""
-
-    first: int
-    second: int
-    proof: list[str]
-    head: HeadView
-
-    model_config = example(first=3, second=7, proof=["20c3"], head=_HEAD)
-
-
-class ReceiptView(Response):
-    """A record of the log, as the text that is hashed, and the proof that it stands at its place under a head."""
-
-    position: int
-    record: str
-    proof: list[str]
-    head: HeadView
-
-    model_config = example(**_RECEIPT)
-
-
-class Released(Response):
-    """What an app gets: a row of numbers per frame, and in included mode which attribute each stands for. The receipt
-    proves that the release is in the log: keep it.
-    """
-
-    grant: int
-    rows: list[list[float]]
-    labels: list[str] | None = None
-    receipt: ReceiptView
-
-    model_config = example(grant=1, rows=[[1]], labels=["male"], receipt=_RECEIPT)
-
-
-class Outcome(Response):
-    """What became of one of several: a release, or the status and sentence of a refusal."""
-
-    release: Released | None = None
-    status: int
-    error: str | None = None
-
-    model_config = example(status=403, error="app weather has no grant about this person.")
-
-
-class ReleasedList(Response):
-    """What became of each release, in the order in which they were asked for."""
-
-    results: list[Outcome]
-
-    model_config = example(results=[{"status": 403, "error": "app weather has no grant about this person."}])
-
-
-class AttackerList(Response):
-    """Who judges sifts now, and who could be added."""
-
-    judging: list[str]
-    available: list[str]
-
-    model_config = example(judging=["logistic"], available=["forest"])
-
-
-# --- the books ---
-
-
-class EntryView(Response):
-    """One line of the log; the hash is what its Merkle tree keeps with it."""
-
-    position: int
-    time: str
-    actor: str
-    action: str
-    details: dict[str, Any]
-    hash: str
-
-    model_config = example(
-        position=7,
-        time="2026-03-01T12:00:00+00:00",
-        actor="app-0f3a51",
-        action="release",
-        details={"grant": 1, "frames": 1, "dimensions": 5},
-        hash="9f2c",
-    )
-
-
-class EntryList(Response):
-    """Some lines of the log; ask again after the last position."""
-
-    entries: list[EntryView]
-
-    model_config = example(entries=[])
-
-
-class LogCheckView(Response):
-    """Whether the log holds, and where it breaks; the head is its root."""
-
-    ok: bool
-    entries: int
-    head: str
-    broken_at: int | None = None
-    reason: str = ""
-
-    model_config = example(ok=True, entries=12, head="9f2c")
-
-
-class ScopeView(Response):
-    """What was spent on one scope."""
-
-    scope: str
-    unit: str
-    neighbours: str
-    releases: int
-    epsilon: float | Literal["infinity"]
-    epsilon_basic: float | Literal["infinity"]
-    budget: float | None
-
-
-class LedgerView(Response):
-    """Budgets, and what is spent of them."""
-
-    scopes: list[ScopeView]
-
-    model_config = example(scopes=[])
-
-
-# --- search and learn ---
-
-
-class IndexView(Response):
-    """An index that can be asked."""
-
-    name: str
-    mode: Literal["local", "central", "open"]
-    pictures: int
-    headline: str
-
-    model_config = example(name="holiday", mode="local", pictures=900, headline="Proven: epsilon = 4.00 per record")
-
-
-class IndexList(Response):
-    """All indexes."""
-
-    indexes: list[IndexView]
-
-    model_config = example(indexes=[])
-
-
-class Hit(Response):
-    """A picture's number and how near it is: a score in local mode, else a distance."""
-
-    number: int
-    nearness: float
-
-
-class Hits(Response):
-    """The nearest pictures, by numbers that mean nothing to others."""
-
-    hits: list[Hit]
-
-    model_config = example(hits=[{"number": 17, "nearness": 3.5}])
-
-
-class RunView(Response):
-    """A learning run: what it is about, how far it is, and what is proven about it."""
-
-    name: str
-    data: str
-    owners: int
-    features: str
-    finished: bool
-    rounds: int
-    score: float | None = None
-    history: list[dict[str, Any]]
-    statement: dict[str, Any] | None = None
-
-    model_config = example(
-        name="digits", data="digits", owners=5, features="pixels", finished=True, rounds=0, history=[]
-    )
-
-
-class RunList(Response):
-    """All runs, by name."""
-
-    runs: list[str]
-
-    model_config = example(runs=["digits"])
-
-
-class StatementView(Response):
-    """A privacy statement, and what it is about."""
-
-    subject: str
-    statement: dict[str, Any]
-
-
-class StatementList(Response):
-    """Everything the service has to say about privacy."""
-
-    statements: list[StatementView]
-
-    model_config = example(statements=[])
+def answer(name: str, said: str, shown: dict[str, Any], **parts: Any) -> Any:
+    """Return the model of an answer with these parts; one that has a default is given with it."""
+    described: dict[str, Any] = {name: kind if isinstance(kind, tuple) else (kind, ...) for name, kind in parts.items()}
+    return create_model(name, __doc__=said, __config__=example(**shown), __module__=__name__, **described)
+
+
+def listing(name: str, said: str, **parts: Any) -> Any:
+    """Return the model of an answer that lists records of one kind, whose example it shows."""
+    ((part, kind),) = parts.items()
+    shown = EXAMPLES[kind] if kind in EXAMPLES else kind.model_config["json_schema_extra"]["examples"][0]
+    return answer(name, said, {part: [shown]}, **{part: GenericAlias(list, (kind,))})
+
+
+Problem = answer("Problem", "Why something was not done, in one sentence.", {"error": _REFUSED["error"]}, error=str)
+
+PrincipalList = listing("PrincipalList", "Everybody, also the revoked.", principals=client.Principal)
+WithCode = answer(
+    "WithCode",
+    "A code, shown this once: who redeems it makes the token, which nobody else sees.",
+    {"principal": _PRINCIPAL, "code": "ABCDEF-GHIJKL-MNOPQR-STUVWX"},
+    principal=client.Principal,
+    code=str,
+)
+WithToken = answer(
+    "WithToken",
+    "A token, shown this once: only its hash is kept.",
+    {"principal": _PRINCIPAL, "token": "blindsight_..."},
+    principal=client.Principal,
+    token=str,
+)
+Attributes = answer(
+    "Attributes",
+    "What the platform has labels for: only these can be kept private or asked for.",
+    {"attributes": ["male", "smiling"]},
+    attributes=list[str],
+)
+AppView = answer(
+    "AppView", "An app and what it asks for.", {"app": "weather", "public": ["male"]}, app=str, public=list[str]
+)
+DeviceList = listing("DeviceList", "A person's cameras, also the revoked.", devices=client.Device)
+DeviceWithToken = answer(
+    "DeviceWithToken",
+    "A camera's token, shown this once: only its hash is kept.",
+    {"device": _DEVICE, "token": "blindsight_..."},
+    device=client.Device,
+    token=str,
+)
+FrameResults = listing(
+    "FrameResults", "What became of each picture of a batch, in its order.", results=client.FrameResult
+)
+FrameView = answer("FrameView", "A picture that was taken in, or deleted.", {"frame": "20c3"}, frame=str)
+FrameList = answer(
+    "FrameList",
+    "Pictures of a person, oldest first; apps do not get stale ones, made by other features, until they come again.",
+    {"frames": ["20c3", "77ab"], "stale": []},
+    frames=list[str],
+    stale=list[str],
+)
+EpochList = answer(
+    "EpochList",
+    "The epochs for whose keys a person's features are sealed; new frames belong to the last. `plain` frames of an "
+    "earlier version are not sealed at all, for lack of a key.",
+    {"epochs": [EXAMPLES[client.Epoch]], "plain": 0},
+    epochs=list[client.Epoch],
+    plain=int,
+)
+Erased = answer(
+    "Erased",
+    "How many frames of a person were removed, with all else.",
+    {"person": "ann", "frames": 3},
+    person=str,
+    frames=int,
+)
+JobList = listing("JobList", "Jobs that were started together.", jobs=client.Job)
+ProposalList = listing("ProposalList", "Proposals, newest first, without evidence.", proposals=client.Proposal)
+GrantList = listing(
+    "GrantList", "Grants that concern the caller, oldest first, revoked ones included.", grants=client.Grant
+)
+ConsistencyView = answer(
+    "ConsistencyView",
+    "The proof that the log of one size is the beginning of that of another, and the newest head.",
+    {"first": 3, "second": 7, "proof": ["20c3"], "head": _HEAD},
+    first=int,
+    second=int,
+    proof=list[str],
+    head=TreeHead,
+)
+ReceiptView = answer(
+    "ReceiptView",
+    "A record of the log, as the text that is hashed, and the proof that it stands at its place under a head.",
+    _RECEIPT,
+    position=int,
+    record=str,
+    proof=list[str],
+    head=TreeHead,
+)
+Released = answer(
+    "Released",
+    str(client.Release.__doc__),
+    {"grant": 1, "rows": [[1]], "labels": ["male"], "receipt": _RECEIPT},
+    grant=int,
+    rows=list[list[float]],
+    labels=(list[str] | None, None),
+    receipt=ReceiptView,
+)
+Outcome = answer(
+    "Outcome",
+    "What became of one of several: a release, or the status and sentence of a refusal.",
+    _REFUSED,
+    release=(Released | None, None),
+    status=int,
+    error=(str | None, None),
+)
+ReleasedList = listing(
+    "ReleasedList", "What became of each release, in the order in which they were asked for.", results=Outcome
+)
+AttackerList = answer(
+    "AttackerList",
+    "Who judges sifts now, and who could be added.",
+    {"judging": ["logistic"], "available": ["forest"]},
+    judging=list[str],
+    available=list[str],
+)
+EntryList = listing("EntryList", "Some lines of the log; ask again after the last position.", entries=Entry)
+_SCOPE = {"scope": "photos", "unit": "person", "neighbours": "add/remove", "releases": 1}
+ScopeView = answer(
+    "ScopeView",
+    "What was spent on one scope.",
+    {**_SCOPE, "epsilon": 0.25, "epsilon_basic": 0.25, "budget": 1.0},
+    scope=str,
+    unit=str,
+    neighbours=str,
+    releases=int,
+    epsilon=float | Literal["infinity"],
+    epsilon_basic=float | Literal["infinity"],
+    budget=float | None,
+)
+LedgerView = listing("LedgerView", "Budgets, and what is spent of them.", scopes=ScopeView)
+IndexList = listing("IndexList", "All indexes.", indexes=client.Index)
+Hits = listing("Hits", "The nearest pictures, by numbers that mean nothing to others.", hits=client.Hit)
+RunList = answer("RunList", "All runs, by name.", {"runs": ["digits"]}, runs=list[str])
+StatementView = answer(
+    "StatementView",
+    "A privacy statement, and what it is about.",
+    {"subject": "index holiday", "statement": {}},
+    subject=str,
+    statement=dict[str, Any],
+)
+StatementList = listing("StatementList", "Everything the service has to say about privacy.", statements=StatementView)
 
 
 # --- who is told what ---
@@ -844,20 +522,14 @@ def _up(share: float) -> float:
     return math.ceil(1e3 * share - 1e-9) / 1e3
 
 
-def _costs(proposal: Proposal) -> list[CostView]:
+def _costs(proposal: Proposal) -> tuple[client.Cost, ...]:
     found = proposal.examination
     parts = [(False, found.alone)] + ([] if found.together is None else [(True, found.together)])
-    return [
-        CostView(
-            attribute=one.attribute,
-            guess=one.guess,
-            at_most=_up(one.at_most),
-            certified=one.certified,
-            together=together,
-        )
+    return tuple(
+        record(client.Cost, one, at_most=_up(one.at_most), together=together)
         for together, verification in parts
         for one in readings(verification)
-    ]
+    )
 
 
 def grant_view(principal: Principal, grant: Grant, *, holds: bool, released: int) -> GrantView:
@@ -865,30 +537,22 @@ def grant_view(principal: Principal, grant: Grant, *, holds: bool, released: int
     if principal.role != "app":
         told["evidence"] = {"report": grant.report, "together": grant.together}
         told["reason"] = None if grant.revoked is None else grant.revoked.reason
-    return GrantView(
-        number=grant.number,
-        person=grant.person,
-        app=grant.app,
-        public=list(grant.public),
-        mode=grant.mode,
-        standing="revoked" if not grant.live else "live" if holds else "suspended",
-        frames=grant.budget.frames,
-        released=released,
-        then=grant.budget.then,
-        time=grant.time,
-        **told,
+    standing = "revoked" if not grant.live else "live" if holds else "suspended"
+    budget = {"frames": grant.budget.frames, "then": grant.budget.then}
+    return record(
+        GrantView, grant, standing=standing, released=released, **budget, **{"reason": None, "evidence": None} | told
     )
 
 
 def job_view(principal: Principal, job: Job) -> JobView:
-    view = JobView.model_validate(job)
+    view = record(JobView, job)
     if principal.role != "app" or job.kind not in ASKING:
         return view
     result = {key: value for key, value in (job.result or {}).items() if key != "sentence"}
     if "verdict" in result:
         result["verdict"] = _one_bit(result["verdict"])
     error = None if job.error is None else "this could not be verified."
-    return view.model_copy(update={"result": result or None, "error": error, **_ended(job)})
+    return replace(view, result=result or None, error=error, **_ended(job))
 
 
 def _one_bit(verdict: Any) -> Any:

@@ -258,31 +258,23 @@ class Duties:
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        return {PROPOSAL: self.verify, FEWER: self.verify_fewer, REVIEW: self.review, ODOMETER: self.odometer}
+        return {PROPOSAL: self.verify, FEWER: self.verify, REVIEW: self.review, ODOMETER: self.odometer}
 
     def verify(self, payload: Payload, progress: Progress, cancelled: Cancelled) -> dict[str, Any]:
-        """Verify what an app asks for; what cannot be verified is denied."""
-        job, person, app = payload["job"], payload["person"], payload["app"]
-        sift = self._proposals.sent(job) if payload["mode"] == "unincluded" else None
-        budget = {name: payload[name] for name in ("frames", "then", "personal") if name in payload}
+        """Verify what an app asks for, or fewer details of what it asked before; what cannot be verified is denied."""
+        job, before = payload["job"], payload.get("before")
         progress("verifying", 0, None)
         with acting(None, proposal=job):
             try:
-                found = self._platform.propose(person, app, sift, **budget, progress=progress)
+                if before is not None:
+                    found = self._platform.fewer_details(self._proposals.get(before), progress=progress)
+                else:
+                    sift = self._proposals.sent(job) if payload["mode"] == "unincluded" else None
+                    budget = {name: payload[name] for name in ("frames", "then", "personal") if name in payload}
+                    found = self._platform.propose(payload["person"], payload["app"], sift, **budget, progress=progress)
             except (InputError, PrivacyError) as error:  # which the platform recorded
                 return {"verdict": "denied", "sentence": str(error)}
         self._proposals.keep(job, found)
-        return {"verdict": found.verdict, "sentence": found.sentence}
-
-    def verify_fewer(self, payload: Payload, progress: Progress, cancelled: Cancelled) -> dict[str, Any]:
-        before = self._proposals.get(payload["before"])
-        progress("verifying", 0, None)
-        with acting(None, proposal=payload["job"]):
-            try:
-                found = self._platform.fewer_details(before, progress=progress)
-            except (InputError, PrivacyError) as error:
-                return {"verdict": "denied", "sentence": str(error)}
-        self._proposals.keep(payload["job"], found)
         return {"verdict": found.verdict, "sentence": found.sentence}
 
     def review(self, payload: Payload, progress: Progress, cancelled: Cancelled) -> dict[str, Any]:

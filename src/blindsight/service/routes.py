@@ -16,8 +16,7 @@ import json
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -27,11 +26,14 @@ from fastapi import Path as InPath
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from blindsight.dp.ledger import Ledger, Row
+from blindsight import client
+from blindsight.crypto.merkle import TreeHead
+from blindsight.dp.ledger import Ledger
 from blindsight.errors import CorruptFileError, InputError, PrivacyError, StorageError, UnknownNameError
 from blindsight.files import storage_errors
 from blindsight.search.encrypted_query import QueryServer
 from blindsight.search.gallery import Gallery, gallery_file
+from blindsight.service import models
 from blindsight.service.access import (
     BODY,
     FORM,
@@ -53,80 +55,29 @@ from blindsight.service.errors import Refusal, problem
 from blindsight.service.frames import decode_within
 from blindsight.service.jobs import UNFINISHED
 from blindsight.service.limits import network, retry_after
-from blindsight.service.models import (
-    Answer,
-    AppView,
-    AttackerList,
-    Attributes,
-    ConsistencyView,
-    DeviceList,
-    DeviceView,
-    DeviceWithToken,
-    Enrolment,
-    EntryList,
-    EntryView,
-    EpochList,
-    EpochView,
-    Erased,
-    FrameList,
-    FrameResults,
-    FrameView,
-    GrantList,
-    GrantView,
-    HandedOver,
-    HeadView,
-    Hit,
-    Hits,
-    Identifier,
-    IndexList,
-    IndexView,
-    JobList,
-    JobView,
-    LedgerView,
-    LogCheckView,
-    Name,
-    NewAttacker,
-    NewCode,
-    NewDevice,
-    NewHead,
-    NewKey,
-    NewPrincipal,
-    NewProposal,
-    NewRelease,
-    NewReleases,
-    NewRetention,
-    PersonView,
-    PlatformView,
-    PrincipalList,
-    PrincipalView,
-    Private,
-    ProposalList,
-    ProposalView,
-    Public,
-    Released,
-    ReleasedList,
-    Revocation,
-    RunList,
-    RunView,
-    ScopeView,
-    StatementList,
-    StatementView,
-    WithCode,
-    WithToken,
-)
-from blindsight.service.principals import DeadTokenError, skeleton
+from blindsight.service.log import LogCheck
+from blindsight.service.models import Identifier, Name, in_days, record
+from blindsight.service.principals import DeadTokenError, Principal, skeleton
 from blindsight.service.releases import Release
 from blindsight.service.streams import SLOWEST, events
 from blindsight.statement import PrivacyStatement
 
 router = guarded_router()
 
+
+async def _their_own(principal: Caller, person: Name) -> Principal:
+    own(principal, person)
+    return principal
+
+
+Own = Annotated[Principal, Depends(_their_own)]  # of /people/{person}: that person, their device, or an operator
+
 _LINES, _EVENTS = "application/jsonl", "text/event-stream"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _SEALED: dict[str, Any] = {"content": {"application/octet-stream": _BINARY, "image/png": _BINARY}}
 
 
-async def release(gateway: TheGateway, app: Caller, door: TheDoor, wanted: NewRelease) -> Response:
+async def release(gateway: TheGateway, app: Caller, door: TheDoor, wanted: models.NewRelease) -> Response:
     """Return what the app's grant lets out of some frames of a person, or refuse all of them together."""
     (released,) = await gateway.release_each(app, [wanted], door.token)
     if isinstance(released, Exception):
@@ -134,7 +85,7 @@ async def release(gateway: TheGateway, app: Caller, door: TheDoor, wanted: NewRe
     return Response(json.dumps(vars(released), allow_nan=False), media_type="application/json")
 
 
-async def release_several(gateway: TheGateway, app: Caller, door: TheDoor, wanted: NewReleases) -> Response:
+async def release_several(gateway: TheGateway, app: Caller, door: TheDoor, wanted: models.NewReleases) -> Response:
     """Do as /v1/releases for several; each has its own result or refusal, and counts as a request."""
     door.count(app, len(wanted.releases) - 1)
     results = await gateway.release_each(app, wanted.releases, door.token)
@@ -150,7 +101,7 @@ def _outcome(result: Release | Exception) -> dict[str, Any]:
     return {"status": status, "error": sentence}
 
 
-for _path, _endpoint, _model in (("", release, Released), ("/batch", release_several, ReleasedList)):
+for _path, _endpoint, _model in (("", release, models.Released), ("/batch", release_several, models.ReleasedList)):
     router.add_api_route(
         f"/releases{_path}",
         _endpoint,
@@ -193,13 +144,14 @@ async def open_stream(
 
 
 @router.get("/me")
-def who_am_i(principal: Caller) -> PrincipalView:
+def who_am_i(principal: Caller) -> client.Principal:
     """Return whose token was sent."""
-    return PrincipalView.model_validate(principal)
+    return record(client.Principal, principal)
 
 
 T = TypeVar("T")
 Limit = Annotated[int, Query(ge=1, le=1000)]
+Position = Annotated[int, Query(ge=0, lt=2**63)]
 After = Annotated[Identifier | None, Query()]  # the last one of the page before
 
 
@@ -210,33 +162,35 @@ def _behind(all_: Sequence[T], named: Callable[[T], str], after: str | None, lim
     return all_[start : start + limit]
 
 
-@router.get("/principals", responses=refusals(404))
-def list_principals(gateway: TheGateway, after: After = None, limit: Limit = 100) -> PrincipalList:
+@router.get("/principals", response_model=models.PrincipalList, responses=refusals(404))
+def list_principals(gateway: TheGateway, after: After = None, limit: Limit = 100) -> Any:
     """Return everybody, also the revoked, in the order they came; `limit` after an id."""
     some = _behind(gateway.principals.list(), lambda one: one.id, after, limit)
-    return PrincipalList(principals=[PrincipalView.model_validate(one) for one in some])
+    return {"principals": [record(client.Principal, one) for one in some]}
 
 
-@router.post("/principals", status_code=201, responses=refusals(409, *BODY))
-def create_principal(gateway: TheGateway, operator: Caller, wanted: NewPrincipal) -> WithCode:
+@router.post("/principals", response_model=models.WithCode, status_code=201, responses=refusals(409, *BODY))
+def create_principal(gateway: TheGateway, operator: Caller, wanted: models.NewPrincipal) -> Any:
     """Add somebody and return the code with which they make their token, this once."""
     taken = map(skeleton, (one.name for one in gateway.principals.list()))
     only_if(skeleton(wanted.name) not in taken, "this name is taken, or looks like one that is.")
-    expires = _in_days(wanted.days)
+    expires = in_days(wanted.days)
     principal, code = gateway.create_principal(operator, wanted.name, wanted.role, expires=expires, hours=wanted.hours)
-    return WithCode(principal=PrincipalView.model_validate(principal), code=str(code))
+    return {"principal": record(client.Principal, principal), "code": str(code)}
 
 
-@router.post("/principals/{id}/enrolment", status_code=201, responses=refusals(404, *BODY))
-def issue_code(gateway: TheGateway, operator: Caller, id: Identifier, wanted: NewCode) -> WithCode:
+@router.post(
+    "/principals/{id}/enrolment", response_model=models.WithCode, status_code=201, responses=refusals(404, *BODY)
+)
+def issue_code(gateway: TheGateway, operator: Caller, id: Identifier, wanted: models.NewCode) -> Any:
     """Issue another code for who lost a token or a key. The token, and grants about an owner, end at once; pictures of
     before stay sealed for the key of before.
     """
-    code = gateway.issue_code(operator, id, hours=wanted.hours, expires=_in_days(wanted.days))
-    return WithCode(principal=PrincipalView.model_validate(gateway.principals.get(id)), code=str(code))
+    code = gateway.issue_code(operator, id, hours=wanted.hours, expires=in_days(wanted.days))
+    return {"principal": record(client.Principal, gateway.principals.get(id)), "code": str(code)}
 
 
-def enrol(request: Request, gateway: TheGateway, sent: Enrolment) -> WithToken:
+def enrol(request: Request, gateway: TheGateway, sent: models.Enrolment) -> Any:
     """Redeem a code: make the token that nobody else sees, this once."""
     address = network(request.client.host if request.client else "unknown")
     wait = request.app.state.enrolling.take(address)
@@ -246,125 +200,120 @@ def enrol(request: Request, gateway: TheGateway, sent: Enrolment) -> WithToken:
             429, f"too many attempts. Try again in {retry_after(wait)} s.", {"Retry-After": retry_after(wait)}
         )
     principal, token = gateway.enrol(sent.code, sent.public_key, address=address)
-    return WithToken(principal=PrincipalView.model_validate(principal), token=str(token))
+    return {"principal": record(client.Principal, principal), "token": str(token)}
 
 
-@router.post("/me/token", status_code=201)
-def rotate_token(gateway: TheGateway, principal: Caller) -> WithToken:
+@router.post("/me/token", response_model=models.WithToken, status_code=201)
+def rotate_token(gateway: TheGateway, principal: Caller) -> Any:
     """Replace one's own token; the old one opens nothing any more."""
-    return WithToken(principal=PrincipalView.model_validate(principal), token=str(gateway.rotate_token(principal)))
+    return {"principal": record(client.Principal, principal), "token": str(gateway.rotate_token(principal))}
 
 
 @router.put("/me/key", responses=refusals(*BODY))
-def register_key(gateway: TheGateway, owner: Caller, sent: NewKey) -> PrincipalView:
+def register_key(gateway: TheGateway, owner: Caller, sent: models.NewKey) -> client.Principal:
     """Register a key where none is: pictures that an earlier version left unencrypted are sealed for it."""
-    return PrincipalView.model_validate(gateway.register_key(owner, sent.public_key))
+    return record(client.Principal, gateway.register_key(owner, sent.public_key))
 
 
 @router.delete("/principals/{id}", responses=refusals(404))
-def revoke_principal(gateway: TheGateway, operator: Caller, id: Identifier) -> PrincipalView:
+def revoke_principal(gateway: TheGateway, operator: Caller, id: Identifier) -> client.Principal:
     """Make somebody's token worthless for ever."""
     gateway.revoke_principal(operator, id)
-    return PrincipalView.model_validate(gateway.principals.get(id))
+    return record(client.Principal, gateway.principals.get(id))
 
 
-@router.get("/attributes")
-def list_attributes(gateway: TheGateway) -> Attributes:
+@router.get("/attributes", response_model=models.Attributes)
+def list_attributes(gateway: TheGateway) -> Any:
     """Return the attributes the platform has labels for; no other can be protected."""
-    return Attributes(attributes=list(gateway.attributes()))
+    return {"attributes": gateway.attributes()}
 
 
 @router.get("/platform")
-def show_platform(gateway: TheGateway) -> PlatformView:
+def show_platform(gateway: TheGateway) -> client.Platform:
     """Return the features that sifts are fitted to, the attributes, and how much can be verified."""
     return gateway.about()
 
 
 @router.get("/people/{person}", responses=refusals(404))
-def show_person(gateway: TheGateway, principal: Caller, person: Name) -> PersonView:
+def show_person(gateway: TheGateway, principal: Own, person: Name) -> client.Person:
     """Return what a person hides and how many pictures of them are here."""
-    own(principal, person)
     return gateway.person(principal, person)
 
 
 @router.put("/people/{person}/private", status_code=202, responses=refusals(404, *BODY))
-def set_private(gateway: TheGateway, owner: Caller, person: Name, wanted: Private) -> JobView:
+def set_private(gateway: TheGateway, owner: Own, wanted: models.Private) -> client.Job:
     """Hide these attributes from now on; a grant not verified against all of them waits until the job has done so."""
-    own(owner, person)
     return gateway.set_private(owner, wanted.attributes)
 
 
 @router.post("/people/{person}/odometer", status_code=202, responses=refusals(404))
-def read_odometer(gateway: TheGateway, principal: Caller, person: Name) -> JobView:
+def read_odometer(gateway: TheGateway, principal: Own, person: Name) -> client.Job:
     """Measure how well each hidden attribute is guessed from all that is out; the job's result has the readings."""
-    own(principal, person)
     return gateway.odometer(principal, person)
 
 
-@router.get("/people/{person}/frames", responses=refusals(404))
-def list_frames(gateway: TheGateway, owner: Caller, person: Name, after: After = None, limit: Limit = 100) -> FrameList:
+@router.get("/people/{person}/frames", response_model=models.FrameList, responses=refusals(404))
+def list_frames(gateway: TheGateway, owner: Own, after: After = None, limit: Limit = 100) -> Any:
     """Return the ids of a person's pictures, oldest first; `limit` after one of them."""
-    own(owner, person)
     some = _behind(gateway.frame_ids(owner), lambda id: id, after, limit)
-    return FrameList(frames=list(some), stale=list(gateway.stale_frames(owner)))
+    return {"frames": some, "stale": gateway.stale_frames(owner)}
 
 
-@router.post("/people/{person}/frames", status_code=201, responses=refusals(404, *BODY), openapi_extra=PICTURE)
-def add_frame(gateway: TheGateway, principal: Caller, person: Name, picture: Picture) -> FrameView:
+@router.post(
+    "/people/{person}/frames",
+    response_model=models.FrameView,
+    status_code=201,
+    responses=refusals(404, *BODY),
+    openapi_extra=PICTURE,
+)
+def add_frame(gateway: TheGateway, principal: Own, picture: Picture) -> Any:
     """Take in a picture: the body is the file itself. Nothing in the file but its pixels is kept."""
-    own(principal, person)
-    return FrameView(frame=gateway.add_frame(principal, picture))
+    return {"frame": gateway.add_frame(principal, picture)}
 
 
-@router.post("/people/{person}/frames/batch", responses=refusals(404, *BODY), openapi_extra=FORM)
-def add_frames(gateway: TheGateway, principal: Caller, person: Name, pictures: Pictures) -> FrameResults:
+@router.post(
+    "/people/{person}/frames/batch",
+    response_model=models.FrameResults,
+    responses=refusals(404, *BODY),
+    openapi_extra=FORM,
+)
+def add_frames(gateway: TheGateway, principal: Own, pictures: Pictures) -> Any:
     """Take in several pictures, the files of a form; each has its own result."""
-    own(principal, person)
-    return FrameResults(results=list(gateway.add_frames(principal, pictures)))
+    return {"results": gateway.add_frames(principal, pictures)}
 
 
 @router.put("/people/{person}/retention", responses=refusals(404, *BODY))
-def set_retention(gateway: TheGateway, owner: Caller, person: Name, wanted: NewRetention) -> PersonView:
+def set_retention(gateway: TheGateway, owner: Own, person: Name, wanted: models.NewRetention) -> client.Person:
     """Keep the newest `frames`, those of the last `days`, or both; others are deleted at once and from now on."""
-    own(owner, person)
     gateway.set_retention(owner, Retention(wanted.frames, wanted.days))
     return gateway.person(owner, person)
 
 
-@router.get("/people/{person}/devices", responses=refusals(404))
-def list_devices(gateway: TheGateway, owner: Caller, person: Name) -> DeviceList:
+@router.get("/people/{person}/devices", response_model=models.DeviceList, responses=refusals(404))
+def list_devices(gateway: TheGateway, owner: Own) -> Any:
     """Return a person's cameras, also the revoked."""
-    own(owner, person)
-    return DeviceList(devices=[DeviceView.model_validate(one) for one in gateway.devices(owner)])
+    return {"devices": [record(client.Device, one) for one in gateway.devices(owner)]}
 
 
-@router.post("/people/{person}/devices", status_code=201, responses=refusals(404, *BODY))
-def add_device(gateway: TheGateway, owner: Caller, person: Name, wanted: NewDevice) -> DeviceWithToken:
+@router.post(
+    "/people/{person}/devices", response_model=models.DeviceWithToken, status_code=201, responses=refusals(404, *BODY)
+)
+def add_device(gateway: TheGateway, owner: Own, wanted: models.NewDevice) -> Any:
     """Add a camera, whose token can bring frames of this person and nothing else; it is shown this once."""
-    own(owner, person)
     made, token = gateway.add_device(owner, wanted.name, wanted.days)
-    return DeviceWithToken(device=DeviceView.model_validate(made), token=str(token))
+    return {"device": record(client.Device, made), "token": str(token)}
 
 
 @router.delete("/people/{person}/devices/{device}", responses=refusals(404))
-def revoke_device(gateway: TheGateway, owner: Caller, person: Name, device: Identifier) -> DeviceView:
+def revoke_device(gateway: TheGateway, owner: Own, device: Identifier) -> client.Device:
     """Make a camera's token worthless for ever."""
-    own(owner, person)
-    return DeviceView.model_validate(gateway.revoke_device(owner, device))
+    return record(client.Device, gateway.revoke_device(owner, device))
 
 
-@router.get("/people/{person}/log", responses=refusals(404))
-def read_own_log(
-    gateway: TheGateway,
-    owner: Caller,
-    person: Name,
-    after: Annotated[int, Query(ge=0, lt=2**63)] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> EntryList:
+@router.get("/people/{person}/log", response_model=models.EntryList, responses=refusals(404))
+def read_own_log(gateway: TheGateway, owner: Own, after: Position = 0, limit: Limit = 100) -> Any:
     """Return the entries of the log that are about a person, after a position, oldest first."""
-    own(owner, person)
-    entries = gateway.own_entries(owner, after=after, limit=limit)
-    return EntryList(entries=[EntryView(**asdict(entry)) for entry in entries])
+    return {"entries": gateway.own_entries(owner, after=after, limit=limit)}
 
 
 @router.get(
@@ -372,73 +321,68 @@ def read_own_log(
     response_class=Response,
     responses=refusals(404) | {200: {"description": "the picture, sealed for its owner's key", **_SEALED}},
 )
-def show_frame(gateway: TheGateway, owner: Caller, person: Name, frame: Identifier) -> Response:
+def show_frame(gateway: TheGateway, owner: Own, frame: Identifier) -> Response:
     """Return a picture to the person on it: a PNG file sealed for their key; a plain one is of an earlier version."""
-    own(owner, person)
     content, sealed = gateway.picture(owner, frame)
     return Response(content, media_type="application/octet-stream" if sealed else "image/png")
 
 
-@router.get("/people/{person}/keys", responses=refusals(404))
-def list_epochs(gateway: TheGateway, owner: Caller, person: Name) -> EpochList:
+@router.get("/people/{person}/keys", response_model=models.EpochList, responses=refusals(404))
+def list_epochs(gateway: TheGateway, owner: Own) -> Any:
     """Return the epochs of a person, whose secrets only their own key opens; to allow a proposal needs these."""
-    own(owner, person)
-    views = [EpochView.model_validate(one) for one in gateway.epochs(owner)]
-    return EpochList(epochs=views, plain=gateway.frames.plain(owner.name))
+    epochs = [record(client.Epoch, one) for one in gateway.epochs(owner)]
+    return {"epochs": epochs, "plain": gateway.frames.plain(owner.name)}
 
 
 @router.put("/people/{person}/keys", responses=refusals(404, *BODY))
-def hand_over_keys(gateway: TheGateway, owner: Caller, person: Name, sent: HandedOver) -> PersonView:
+def hand_over_keys(gateway: TheGateway, owner: Own, person: Name, sent: models.HandedOver) -> client.Person:
     """Hand over the keys of epochs again, after the machine lost them; a grant must be live."""
-    own(owner, person)
     gateway.hand_over_keys(owner, sent.keys)
     return gateway.person(owner, person)
 
 
-@router.delete("/people/{person}", responses=refusals(404))
-def erase_person(gateway: TheGateway, principal: Caller, person: Name) -> Erased:
+@router.delete("/people/{person}", response_model=models.Erased, responses=refusals(404))
+def erase_person(gateway: TheGateway, principal: Own, person: Name) -> Any:
     """Remove a person's frames, features, keys and grants for ever, and make their token worthless; the log stays."""
-    own(principal, person)
-    return Erased(person=person, frames=gateway.erase_person(principal, person))
+    return {"person": person, "frames": gateway.erase_person(principal, person)}
 
 
-@router.delete("/people/{person}/frames/{frame}", responses=refusals(404))
-def delete_frame(gateway: TheGateway, owner: Caller, person: Name, frame: Identifier) -> FrameView:
+@router.delete("/people/{person}/frames/{frame}", response_model=models.FrameView, responses=refusals(404))
+def delete_frame(gateway: TheGateway, owner: Own, frame: Identifier) -> Any:
     """Forget a picture and its features; what was released of it cannot be taken back."""
-    own(owner, person)
     gateway.delete_frame(owner, frame)
-    return FrameView(frame=frame)
+    return {"frame": frame}
 
 
-@router.put("/apps/{app}/public", responses=refusals(*BODY))
-def register_app(gateway: TheGateway, principal: Caller, app: Name, wanted: Public) -> AppView:
+@router.put("/apps/{app}/public", response_model=models.AppView, responses=refusals(*BODY))
+def register_app(gateway: TheGateway, principal: Caller, app: Name, wanted: models.Public) -> Any:
     """Note what an app wants to know; where that changes, its grants are revoked."""
     own(principal, app)
-    return AppView(app=app, public=list(gateway.register_app(principal, wanted.attributes)))
+    return {"app": app, "public": gateway.register_app(principal, wanted.attributes)}
 
 
 @router.post("/proposals", status_code=202, responses=refusals(404, *BODY))
-def propose(gateway: TheGateway, app: Caller, wanted: NewProposal) -> JobView:
+def propose(gateway: TheGateway, app: Caller, wanted: models.NewProposal) -> client.Job:
     """Ask for something about a person; the job verifies whether it may be granted."""
     return gateway.propose(
         app, wanted.person, wanted.sift, frames=wanted.frames, then=wanted.then, personal=wanted.personal
     )
 
 
-@router.get("/proposals", responses=refusals(404))
-def list_proposals(gateway: TheGateway, principal: Caller, after: After = None, limit: Limit = 100) -> ProposalList:
+@router.get("/proposals", response_model=models.ProposalList, responses=refusals(404))
+def list_proposals(gateway: TheGateway, principal: Caller, after: After = None, limit: Limit = 100) -> Any:
     """Return the proposals that concern the caller, newest first, without evidence; `limit` after a job."""
-    return ProposalList(proposals=list(gateway.proposals(principal, after=after, limit=limit)))
+    return {"proposals": gateway.proposals(principal, after=after, limit=limit)}
 
 
 @router.get("/proposals/{job}", responses=refusals(404))
-def show_proposal(gateway: TheGateway, principal: Caller, job: Identifier) -> ProposalView:
+def show_proposal(gateway: TheGateway, principal: Caller, job: Identifier) -> client.Proposal:
     """Return a proposal: to its app the verdict, to the person and the operator all evidence."""
     return gateway.proposal(principal, job)
 
 
 @router.post("/proposals/{job}/answer", responses=refusals(404, 409, *BODY))
-def answer_proposal(gateway: TheGateway, owner: Caller, job: Identifier, said: Answer) -> ProposalView:
+def answer_proposal(gateway: TheGateway, owner: Caller, job: Identifier, said: models.Answer) -> client.Proposal:
     """Allow what was verified (it becomes a grant), ask for fewer details (another job verifies them), or refuse."""
     proposal = gateway.proposal(owner, job)
     only_if(proposal.state == "done", f"this proposal cannot be answered: its verification is {proposal.state}.")
@@ -446,100 +390,93 @@ def answer_proposal(gateway: TheGateway, owner: Caller, job: Identifier, said: A
     return gateway.answer(owner, job, said.answer, said.keys)
 
 
-@router.get("/grants")
+@router.get("/grants", response_model=models.GrantList)
 def list_grants(
     gateway: TheGateway, principal: Caller, after: Annotated[int, Query(ge=0, lt=2**31)] = 0, limit: Limit = 100
-) -> GrantList:
+) -> Any:
     """Return the grants that concern the caller, oldest first, revoked ones included; `limit` after a number."""
-    return GrantList(grants=list(gateway.grants(principal, after=after, limit=limit)))
+    return {"grants": gateway.grants(principal, after=after, limit=limit)}
 
 
 @router.post("/grants/{number}/revocation", responses=refusals(404, *BODY))
 def revoke_grant(
-    gateway: TheGateway, principal: Caller, number: Annotated[int, InPath(ge=1, lt=2**31)], said: Revocation
-) -> GrantView:
+    gateway: TheGateway, principal: Caller, number: Annotated[int, InPath(ge=1, lt=2**31)], said: models.Revocation
+) -> client.Grant:
     """End a grant. What it told cannot be taken back, and still counts with later grants."""
     return gateway.revoke(principal, number, said.reason)
 
 
-@router.get("/attackers")
-def list_attackers(gateway: TheGateway) -> AttackerList:
+@router.get("/attackers", response_model=models.AttackerList)
+def list_attackers(gateway: TheGateway) -> Any:
     """Return who judges now and who could be added."""
     judging, available = gateway.attackers()
-    return AttackerList(judging=list(judging), available=list(available))
+    return {"judging": judging, "available": available}
 
 
-@router.post("/attackers", status_code=202, responses=refusals(*BODY))
-def add_attacker(gateway: TheGateway, operator: Caller, wanted: NewAttacker) -> JobList:
+@router.post("/attackers", response_model=models.JobList, status_code=202, responses=refusals(*BODY))
+def add_attacker(gateway: TheGateway, operator: Caller, wanted: models.NewAttacker) -> Any:
     """Let one more attacker judge from now on; the jobs verify what was granted before."""
-    return JobList(jobs=list(gateway.add_attacker(operator, wanted.name)))
+    return {"jobs": gateway.add_attacker(operator, wanted.name)}
 
 
-@router.post("/reviews", status_code=202)
-def review(gateway: TheGateway, operator: Caller) -> JobList:
+@router.post("/reviews", response_model=models.JobList, status_code=202)
+def review(gateway: TheGateway, operator: Caller) -> Any:
     """Verify again every grant that does not hold under today's terms."""
-    return JobList(jobs=list(gateway.review(operator)))
+    return {"jobs": gateway.review(operator)}
 
 
 @router.get("/jobs/{job}", responses=refusals(404))
-def show_job(gateway: TheGateway, principal: Caller, job: Identifier) -> JobView:
+def show_job(gateway: TheGateway, principal: Caller, job: Identifier) -> client.Job:
     """Return how far a job is and what came of it, as far as the caller may know."""
     return gateway.job(principal, job)
 
 
 @router.delete("/jobs/{job}", responses=refusals(404, 409))
-def cancel_job(gateway: TheGateway, principal: Caller, job: Identifier) -> JobView:
+def cancel_job(gateway: TheGateway, principal: Caller, job: Identifier) -> client.Job:
     """Stop a job: at once if it has not begun, else at its next step."""
     found = gateway.job(principal, job)
     only_if(found.state in UNFINISHED, f"this job has ended already: it is {found.state}.")
     return gateway.cancel(principal, job)
 
 
-@router.get("/log")
-def read_log(
-    gateway: TheGateway,
-    operator: Caller,
-    after: Annotated[int, Query(ge=0, lt=2**63)] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> EntryList:
+@router.get("/log", response_model=models.EntryList)
+def read_log(gateway: TheGateway, operator: Caller, after: Position = 0, limit: Limit = 100) -> Any:
     """Return entries after a position, oldest first."""
-    entries = gateway.entries(operator, after=after, limit=limit)
-    return EntryList(entries=[EntryView(**asdict(entry)) for entry in entries])
+    return {"entries": gateway.entries(operator, after=after, limit=limit)}
 
 
 @router.get("/log/head")
-def log_head(gateway: TheGateway) -> HeadView:
+def log_head(gateway: TheGateway) -> TreeHead:
     """Return the newest head of the log, signed: note it, and ask later whether the log still continues it."""
-    return HeadView(**asdict(gateway.audit.head()))
+    return gateway.audit.head()
 
 
-@router.get("/log/consistency")
+@router.get("/log/consistency", response_model=models.ConsistencyView)
 def log_consistency(
     gateway: TheGateway, first: Annotated[int, Query(ge=0)] = 0, second: Annotated[int | None, Query(ge=0)] = None
-) -> ConsistencyView:
+) -> Any:
     """Prove (RFC 6962) that the log of one size is the beginning of that of another; without it, of the newest head."""
     head = gateway.audit.head()
     size = head.size if second is None else second
-    proof = gateway.audit.consistency(first, size)
-    return ConsistencyView(first=first, second=size, proof=proof, head=HeadView(**asdict(head)))
+    return {"first": first, "second": size, "proof": gateway.audit.consistency(first, size), "head": head}
 
 
 @router.post("/witness", responses=refusals(*BODY))
-def witness_head(gateway: TheGateway, principal: Caller, told: NewHead) -> HeadView:
+def witness_head(gateway: TheGateway, principal: Caller, told: models.NewHead) -> TreeHead:
     """Remember the newest head of another service's log, if it continues what is known of that; return the newest."""
-    return HeadView(**asdict(gateway.witness_head(principal, told.head.model_dump(), told.proof)))
+    return gateway.witness_head(principal, told.head.model_dump(), told.proof)
 
 
 @router.get("/witness/{key}", responses=refusals(404))
-def witnessed_head(gateway: TheGateway, key: Identifier) -> HeadView:
+def witnessed_head(gateway: TheGateway, key: Identifier) -> TreeHead:
     """Return the newest head that was remembered of the log with this key."""
-    return HeadView(**asdict(gateway.witnessed_head(key)))
+    return gateway.witnessed_head(key)
 
 
 @router.get("/log/check")
-def check_log(gateway: TheGateway, operator: Caller) -> LogCheckView:
+def check_log(gateway: TheGateway, operator: Caller) -> LogCheck:
     """Follow the whole log and tell where it breaks, if it does."""
-    return LogCheckView(**asdict(gateway.check_log(operator)))
+    return gateway.check_log(operator)
 
 
 @router.get(
@@ -554,31 +491,22 @@ def export_log(gateway: TheGateway) -> Response:
     return Response(lines.getvalue(), media_type=_LINES)
 
 
-@router.get("/ledger")
-def show_ledger(gateway: TheGateway, delta: Annotated[float, Query(gt=0, lt=1)] = 1e-6) -> LedgerView:
+@router.get("/ledger", response_model=models.LedgerView)
+def show_ledger(gateway: TheGateway, delta: Annotated[float, Query(gt=0, lt=1)] = 1e-6) -> Any:
     """Return what was spent on every scope, at its budget's delta, or at this one where it has no budget."""
     path = gateway.settings.folder / "ledger.jsonl"
     rows = Ledger(path, readonly=True).table(delta=delta) if path.is_file() else ()
-    return LedgerView(scopes=[_view(row) for row in rows])
+    return {
+        "scopes": [
+            {name: getattr(row, name) for name in ("scope", "unit", "neighbours", "releases")}
+            | {"epsilon": _finite(row.spent.epsilon), "epsilon_basic": _finite(row.spent.basic)}
+            | {"budget": None if row.budget is None else row.budget.epsilon}
+            for row in rows
+        ]
+    }
 
 
-def _view(row: Row) -> ScopeView:
-    return ScopeView(
-        scope=row.scope,
-        unit=row.unit,
-        neighbours=row.neighbours,
-        releases=row.releases,
-        epsilon=_plain(row.spent.epsilon),
-        epsilon_basic=_plain(row.spent.basic),
-        budget=None if row.budget is None else row.budget.epsilon,
-    )
-
-
-def _in_days(days: int | None) -> datetime | None:
-    return None if days is None else datetime.now(UTC) + timedelta(days=days)
-
-
-def _plain(epsilon: float) -> float | Literal["infinity"]:
+def _finite(epsilon: float) -> float | Literal["infinity"]:
     return "infinity" if epsilon == math.inf else epsilon
 
 
@@ -675,13 +603,18 @@ def _octets(what: str) -> Answers:
     return {200: {"content": {"application/octet-stream": {}}, "description": what}}
 
 
-@router.get("/indexes")
-def list_indexes(library: TheLibrary) -> IndexList:
+@router.get("/indexes", response_model=models.IndexList)
+def list_indexes(library: TheLibrary) -> Any:
     """Return all indexes and what is proven about each."""
-    return IndexList(indexes=[_index_view(name, library.index(name)) for name in library.indexes()])
+    return {
+        "indexes": [
+            client.Index(name, one.mode, len(one), one.statement.headline())
+            for name, one in ((name, library.index(name)) for name in library.indexes())
+        ]
+    }
 
 
-@router.post("/indexes/{name}/query", responses=refusals(404, *BODY), openapi_extra=PICTURE)
+@router.post("/indexes/{name}/query", response_model=models.Hits, responses=refusals(404, *BODY), openapi_extra=PICTURE)
 def query_index(
     gateway: TheGateway,
     library: TheLibrary,
@@ -689,14 +622,14 @@ def query_index(
     name: str,
     picture: Picture,
     k: Annotated[int, Query(ge=1, le=100)] = 10,
-) -> Hits:
+) -> Any:
     """Return the nearest pictures to the one that was sent, by their numbers."""
     gallery = library.index(name)
     if gallery.mode != "local" and principal.role != "operator":
         raise PrivacyError(f"the codes of a {gallery.mode} index carry no noise: only the operator may ask it.")
     query = decode_within(picture, size=gallery.side, pixels=gateway.settings.picture_pixels)
     found = gallery.search(query[None], min(k, len(gallery)))[0]
-    return Hits(hits=[Hit(number=hit.number, nearness=hit.nearness) for hit in found])
+    return {"hits": [record(client.Hit, hit) for hit in found]}
 
 
 @router.get("/indexes/{name}/file", responses=refusals(404) | _octets("The index."), response_class=Response)
@@ -726,22 +659,17 @@ def answer_encrypted(library: TheLibrary, name: str, query: Picture) -> Response
     return Response(library.query_server(name).answer(query), media_type="application/octet-stream")
 
 
-def _index_view(name: str, gallery: Gallery) -> IndexView:
-    headline = gallery.statement.headline()
-    return IndexView(name=name, mode=gallery.mode, pictures=len(gallery), headline=headline)
-
-
-@router.get("/runs")
-def list_runs(library: TheLibrary) -> RunList:
+@router.get("/runs", response_model=models.RunList)
+def list_runs(library: TheLibrary) -> Any:
     """Return the names of all runs."""
-    return RunList(runs=list(library.runs()))
+    return {"runs": library.runs()}
 
 
 @router.get("/runs/{name}", responses=refusals(404))
-def show_run(library: TheLibrary, name: str) -> RunView:
+def show_run(library: TheLibrary, name: str) -> client.Run:
     """Return how a run was set up, its rounds so far, and (once it is finished) its privacy statement."""
     run = library.run(name)
-    return RunView(
+    return client.Run(
         name=name,
         data=str(run.about.get("data", "")),
         owners=int(run.about.get("owners", 0)),
@@ -749,22 +677,17 @@ def show_run(library: TheLibrary, name: str) -> RunView:
         finished=run.statement is not None,
         rounds=len(run.history),
         score=run.history[-1].get("score") if run.history else None,
-        history=run.history,
+        history=tuple(run.history),
         statement=None if run.statement is None else run.statement.to_dict(),
     )
 
 
-@router.get("/statements")
-def list_statements(gateway: TheGateway, library: TheLibrary, principal: Caller) -> StatementList:
+@router.get("/statements", response_model=models.StatementList)
+def list_statements(gateway: TheGateway, library: TheLibrary, principal: Caller) -> Any:
     """Return every statement the caller may read; those of learning runs are not for apps."""
     said = [(subject, dict(statement)) for subject, statement in gateway.statements(principal)]
     said += [(f"index {name}", library.index(name).statement.to_dict()) for name in library.indexes()]
-    if principal.role == "app":
-        return _listed(said)
-    finished = ((name, library.run(name).statement) for name in library.runs())
-    said += [(f"run {name}", statement.to_dict()) for name, statement in finished if statement is not None]
-    return _listed(said)
-
-
-def _listed(said: list[tuple[str, dict[str, Any]]]) -> StatementList:
-    return StatementList(statements=[StatementView(subject=subject, statement=one) for subject, one in said])
+    if principal.role != "app":
+        finished = ((name, library.run(name).statement) for name in library.runs())
+        said += [(f"run {name}", statement.to_dict()) for name, statement in finished if statement is not None]
+    return {"statements": [{"subject": subject, "statement": one} for subject, one in said]}

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from blindsight.client import Retention
 from blindsight.data.images import decode
 from blindsight.errors import InputError, PrivacyError
 from blindsight.service.cameras import MOST_DEVICES
@@ -119,7 +120,7 @@ def test_retention_is_a_ring_by_number_and_by_days_and_is_logged(service):
     ann.set_retention(frames=3)
     kept = [*kept, *(ann.add_frame(service.picture(seed)) for seed in (30, 31))]
     assert list(ann.frames()) == kept[-3:]
-    assert ann.person().retention == {"frames": 3, "days": None}
+    assert ann.person().retention == Retention(frames=3)
     with pytest.raises(InputError):
         ann.set_retention(frames=0)
     ann.set_retention(days=7)

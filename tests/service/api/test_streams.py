@@ -40,8 +40,8 @@ def test_a_permanent_symbol_goes_on_for_ever_and_costs_once(service):
     job = service.as_("weather").propose("ann", frames=2, then="permanent").id
     service.work()
     asked = service.as_("ann").proposal(job)
-    assert {one["attribute"] for one in asked.cost} == {"smiling"}
-    assert all(0.5 <= one["at_most"] <= 0.6 and one["certified"] for one in asked.cost)
+    assert {one.attribute for one in asked.cost} == {"smiling"}
+    assert all(0.5 <= one.at_most <= 0.6 and one.certified for one in asked.cost)
     assert service.as_("weather").proposal(job).cost is None
     service.as_("ann").answer(job, "allow")
     stream = service.as_("weather").stream("ann", every=FAST)
@@ -127,7 +127,7 @@ def test_streams_are_bounded_and_bad_questions_get_a_sentence(service, monkeypat
 def test_an_app_knows_beforehand_what_to_fit_and_what_can_be_had(service):
     about = service.as_("weather").platform()
     assert (about.pipeline, about.dimension, about.side, about.frames) == ("cells 1", 20, 8, 2)
-    unchanging = {one["name"]: one["unchanging"] for one in about.attributes}
+    unchanging = {one.name: one.unchanging for one in about.attributes}
     assert unchanging == {"smiling": False, "gender": True, "age": True}
     assert about.pictures == 2 * about.persons
 

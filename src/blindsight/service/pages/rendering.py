@@ -33,7 +33,7 @@ from blindsight.errors import BlindsightError
 from blindsight.service.demo import Demos
 from blindsight.service.errors import Refusal, status_of, told
 from blindsight.service.gateway import Gateway
-from blindsight.service.principals import Principal, Principals, Role
+from blindsight.service.principals import Principal, Principals
 from blindsight.service.settings import ServiceSettings
 from blindsight.sift.study import words
 from blindsight.statement import PrivacyStatement
@@ -94,14 +94,6 @@ def check_origin(request: Request) -> None:
         same = request.headers.get("sec-fetch-site") == "same-origin"
     if not host or not same:
         raise Refusal(403, "this did not come from this page. Open the page itself and try again.")
-
-
-def require(who: Principal | None, *roles: Role) -> Principal:
-    if who is None:
-        raise Refusal(401, "log in with a token first.")
-    if roles and who.role not in roles:
-        raise Refusal(403, f"this is for the role {' or '.join(roles)}; you are logged in as {who.role}.")
-    return who
 
 
 WIDTH, HEIGHT = 640, 300
@@ -178,6 +170,7 @@ def bar(value: float, low: float = 0.45, high: float = 1.0) -> float:
 
 
 TABS = {"sift": "Sift", "search": "Search", "learn": "Learn", "audit": "Audit", "ledger": "Ledger"}
+OWN_TABS = {"operator": {"operator": "Operator"}, "app": {"app": "App"}}  # by role
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "txt": "text/plain"}
 
@@ -189,7 +182,7 @@ class Pages:
         self.gateway, self.demos, self.principals, self.settings = gateway, demos, principals, settings
         self.sessions = Sessions(principals)
         self._environment = _environment()
-        self._environment.globals.update(static=self._static_address, tabs=TABS, bar=bar, tint=tint)
+        self._environment.globals.update(static=self._static_address, tabs_for=_tabs_for, bar=bar, tint=tint)
         self._environment.globals.update(inline=self._inline)
 
     def visitor(self, request: Request) -> Principal | None:
@@ -233,28 +226,30 @@ class Pages:
         return "data:image/png;base64," + b64encode(self.demos.picture(demo, file) or b"").decode()
 
 
-def route_class(pages: Pages) -> type[APIRoute]:
-    """Return routes whose refusals are pages."""
+async def pages_of(request: Request) -> Pages:
+    pages = request.app.state.pages
+    assert isinstance(pages, Pages)
+    return pages
 
-    class PageRoute(APIRoute):
-        """A route for people."""
 
-        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            handle = super().get_route_handler()
+class PageRoute(APIRoute):
+    """A route for people: its refusals are pages."""
 
-            async def shown(request: Request) -> Response:
-                try:
-                    return await handle(request)
-                except Refusal as refusal:
-                    return pages.refusal(request, refusal.status, str(refusal))
-                except RequestValidationError:
-                    return pages.refusal(request, 422, "something in this form is missing or not as it should be.")
-                except BlindsightError as error:
-                    return pages.refusal(request, status_of(error), told(error))
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
 
-            return shown
+        async def shown(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Refusal as refusal:
+                status, sentence = refusal.status, str(refusal)
+            except RequestValidationError:
+                status, sentence = 422, "something in this form is missing or not as it should be."
+            except BlindsightError as error:
+                status, sentence = status_of(error), told(error)
+            return (await pages_of(request)).refusal(request, status, sentence)
 
-    return PageRoute
+        return shown
 
 
 def _environment() -> Environment:
@@ -267,6 +262,10 @@ def _environment() -> Environment:
     )
     environment.filters.update(words=words, percent=_percent, statement=_statement)
     return environment
+
+
+def _tabs_for(who: Principal | None) -> dict[str, str]:
+    return TABS | OWN_TABS.get(who.role if who is not None else "", {})
 
 
 def _percent(share: float | None, digits: int = 0) -> str:

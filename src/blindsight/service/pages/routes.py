@@ -1,9 +1,10 @@
-"""All routes of the page: log in, files, and five tabs. Changes and slow work are POSTs of somebody logged in."""
+"""All routes of the page: log in, files, and the tabs. Changes and slow work are POSTs of somebody logged in."""
 
 import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from itertools import compress
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ from fastapi import APIRouter, Depends, Form, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from blindsight import client
 from blindsight.data.faces import ATTRIBUTES
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, UnknownNameError
@@ -21,26 +23,18 @@ from blindsight.service.cameras import MOST_DAYS, Retention
 from blindsight.service.demo import MOST_ROUNDS, PRIVATE, Demos, LiveRun, sift_name
 from blindsight.service.errors import Refusal
 from blindsight.service.frames import MOST_FRAMES
-from blindsight.service.gateway import Gateway
+from blindsight.service.jobs import UNFINISHED
 from blindsight.service.log import Entry
-from blindsight.service.models import EpochView, HandedOver
-from blindsight.service.pages.rendering import COOKIE, LineChart, Pages, check_origin, require, route_class
-from blindsight.service.principals import Principal, Principals
-from blindsight.service.settings import ServiceSettings
+from blindsight.service.models import Count, HandedOver, Name, addressable, in_days, record
+from blindsight.service.pages.rendering import COOKIE, LineChart, PageRoute, Pages, check_origin, pages_of
+from blindsight.service.principals import Principal, Role
+from blindsight.sift.stream import Then
 
 _FOR_EVER = "public, max-age=31536000, immutable"
 _FOR_A_MOMENT = "public, max-age=300"
+_NOTHING = "there is nothing at this address."
 
-
-def page_router(gateway: Gateway, demos: Demos, principals: Principals, settings: ServiceSettings) -> APIRouter:
-    """Return all routes of the page; the caller starts and closes the demos."""
-    pages = Pages(gateway, demos, principals, settings)
-    router = APIRouter(
-        route_class=route_class(pages), include_in_schema=False, dependencies=[Depends(_posts_from_here)]
-    )
-    for add in (_add_door, _add_files, _add_sift, _add_cameras, _add_search, _add_learn, _add_audit, _add_ledger):
-        add(router, pages)
-    return router
+ThePages = Annotated[Pages, Depends(pages_of)]
 
 
 async def _posts_from_here(request: Request) -> None:
@@ -48,59 +42,62 @@ async def _posts_from_here(request: Request) -> None:
         check_origin(request)
 
 
-def _add_door(router: APIRouter, pages: Pages) -> None:
-    @router.get("/")
-    def home() -> Response:
-        return RedirectResponse("/sift")
-
-    @router.get("/login")
-    def ask(request: Request, then: str = "/sift") -> Response:
-        return pages.render(request, "login.html", then=_inside(then), problem="")
-
-    @router.post("/login")
-    def log_in(
-        request: Request, token: Annotated[str, Form(max_length=200)], then: Annotated[str, Form()] = "/sift"
-    ) -> Response:
-        session = pages.sessions.begin(token.strip())
-        if session is None:
-            note_failure(request)
-            problem = "This token opens nothing: it is mistyped, expired or revoked."
-            return pages.render(request, "login.html", status=401, then=_inside(then), problem=problem)
-        pages.sessions.end(request.cookies.get(COOKIE))
-        return pages.set_cookie(request, RedirectResponse(_inside(then), 303), session)
-
-    @router.post("/logout")
-    def log_out(request: Request) -> Response:
-        pages.sessions.end(request.cookies.get(COOKIE))
-        return pages.set_cookie(request, RedirectResponse("/sift", 303), None)
+def _visitor(request: Request, pages: ThePages) -> Principal | None:
+    return pages.visitor(request)
 
 
-def _add_files(router: APIRouter, pages: Pages) -> None:
-    @router.get("/static/{name}")
-    def static(name: str, v: str = "") -> Response:
-        if name not in pages.static:
-            raise Refusal(404, "there is nothing at this address.")
-        kind, content = pages.static[name]
-        kept = _FOR_EVER if v == pages.static_version(name) else _FOR_A_MOMENT
-        return Response(content, media_type=kind, headers={"Cache-Control": kept})
+Visitor = Annotated[Principal | None, Depends(_visitor)]
 
-    @router.get("/demos/{name}")
-    def state(name: str) -> Response:
-        return JSONResponse(vars(pages.demos.state(name)))
 
-    @router.get("/demos/{name}/data.json")
-    def data(name: str) -> Response:
-        found = pages.demos.get(name)
-        if found is None:
-            raise Refusal(404, "this is not computed yet.")
-        return JSONResponse(found)
+def _only(*roles: Role) -> Any:
+    def require(who: Visitor) -> Principal:
+        if who is None:
+            raise Refusal(401, "log in with a token first.")
+        if who.role not in roles:
+            raise Refusal(403, f"this is for the role {' or '.join(roles)}; you are logged in as {who.role}.")
+        return who
 
-    @router.get("/demos/{name}/{file}")
-    def picture(name: str, file: str) -> Response:
-        content = pages.demos.picture(name, file)
-        if content is None:
-            raise Refusal(404, "there is nothing at this address.")
-        return Response(content, media_type="image/png")
+    return Depends(require)
+
+
+AnOwner = Annotated[Principal, _only("owner")]
+AnApp = Annotated[Principal, _only("app")]
+AnOperator = Annotated[Principal, _only("operator")]
+OwnerOrOperator = Annotated[Principal, _only("owner", "operator")]
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=[Depends(_posts_from_here)])
+
+
+@router.get("/")
+def home() -> Response:
+    return RedirectResponse("/sift")
+
+
+@router.get("/login")
+def ask_for_token(request: Request, pages: ThePages, then: str = "/sift") -> Response:
+    return pages.render(request, "login.html", then=_inside(then), problem="")
+
+
+@router.post("/login")
+def log_in(
+    request: Request,
+    pages: ThePages,
+    token: Annotated[str, Form(max_length=200)],
+    then: Annotated[str, Form()] = "/sift",
+) -> Response:
+    session = pages.sessions.begin(token.strip())
+    if session is None:
+        note_failure(request)
+        problem = "This token opens nothing: it is mistyped, expired or revoked."
+        return pages.render(request, "login.html", status=401, then=_inside(then), problem=problem)
+    pages.sessions.end(request.cookies.get(COOKIE))
+    return pages.set_cookie(request, RedirectResponse(_inside(then), 303), session)
+
+
+@router.post("/logout")
+def log_out(request: Request, pages: ThePages) -> Response:
+    pages.sessions.end(request.cookies.get(COOKIE))
+    return pages.set_cookie(request, RedirectResponse("/sift", 303), None)
 
 
 def _inside(address: str) -> str:
@@ -110,60 +107,47 @@ def _inside(address: str) -> str:
     return address if inside and address.isprintable() else "/sift"
 
 
+@router.get("/static/{name}")
+def static(pages: ThePages, name: str, v: str = "") -> Response:
+    if name not in pages.static:
+        raise Refusal(404, _NOTHING)
+    kind, content = pages.static[name]
+    kept = _FOR_EVER if v == pages.static_version(name) else _FOR_A_MOMENT
+    return Response(content, media_type=kind, headers={"Cache-Control": kept})
+
+
+@router.get("/demos/{name}")
+def demo_state(pages: ThePages, name: str) -> Response:
+    return JSONResponse(vars(pages.demos.state(name)))
+
+
+@router.get("/demos/{name}/data.json")
+def demo_data(pages: ThePages, name: str) -> Response:
+    found = pages.demos.get(name)
+    if found is None:
+        raise Refusal(404, "this is not computed yet.")
+    return JSONResponse(found)
+
+
+@router.get("/demos/{name}/{file}")
+def demo_picture(pages: ThePages, name: str, file: str) -> Response:
+    return _picture(pages.demos.picture(name, file))
+
+
+def _picture(content: bytes | None, *, sealed: bool = False) -> Response:
+    if content is None:
+        raise Refusal(404, _NOTHING)
+    return Response(content, media_type="application/octet-stream" if sealed else "image/png")
+
+
+# --- sift, and what is an owner's ---
+
 _PUBLIC, _PRIVATE = Demos.FIRST
 
 
-def _add_sift(router: APIRouter, pages: Pages) -> None:
-    @router.get("/sift")
-    def show(request: Request, public: str = _PUBLIC, private: str = _PRIVATE) -> Response:
-        return _shown_sift(pages, request, public, private)
-
-    @router.post("/sift/try")
-    def try_policy(request: Request, public: Annotated[str, Form()], private: Annotated[str, Form()]) -> Response:
-        require(pages.visitor(request), "owner", "operator")
-        pages.demos.ask(sift_name(public, private))
-        return RedirectResponse(f"/sift?public={public}&private={private}", 303)
-
-    @router.post("/sift/private")
-    def hide(request: Request, attributes: Annotated[list[str], Form()]) -> Response:
-        pages.gateway.set_private(require(pages.visitor(request), "owner"), attributes)
-        return RedirectResponse("/sift#desk", 303)
-
-    @router.post("/sift/answer")
-    def answer(
-        request: Request,
-        job: Annotated[str, Form(max_length=64)],
-        said: Annotated[Literal["allow", "fewer", "refuse"] | None, Form()] = None,
-        allowed: Annotated[Literal["allow", ""], Form()] = "",  # by the script, which sends the form without its button
-        keys: Annotated[str, Form(max_length=100_000)] = "",
-    ) -> Response:
-        owner, answer = require(pages.visitor(request), "owner"), allowed or said
-        if answer is None:
-            raise InputError("this answer is not known.")
-        pages.gateway.answer(owner, job, answer, _keys(keys) if keys else None)
-        return RedirectResponse("/sift#desk", 303)
-
-    @router.get("/sift/keys")
-    def epochs(request: Request) -> Response:
-        mine = pages.gateway.epochs(require(pages.visitor(request), "owner"))
-        return JSONResponse({"epochs": [EpochView.model_validate(one).model_dump(mode="json") for one in mine]})
-
-    @router.get("/sift/frames/{frame}")
-    def picture(request: Request, frame: str) -> Response:
-        content, sealed = pages.gateway.picture(require(pages.visitor(request), "owner"), frame)
-        return Response(content, media_type="application/octet-stream" if sealed else "image/png")
-
-    @router.post("/sift/key")
-    def register(request: Request, public_key: Annotated[str, Form(max_length=64)]) -> Response:
-        pages.gateway.register_key(require(pages.visitor(request), "owner"), public_key)
-        return RedirectResponse("/sift#desk", 303)
-
-
-def _keys(sent: str) -> dict[str, str]:
-    try:
-        return HandedOver.model_validate_json(f'{{"keys": {sent}}}').keys
-    except ValueError:
-        raise InputError("these are no keys of epochs.") from None
+@router.get("/sift")
+def show_sift(request: Request, pages: ThePages, public: str = _PUBLIC, private: str = _PRIVATE) -> Response:
+    return _shown_sift(pages, request, public, private)
 
 
 def _shown_sift(
@@ -172,7 +156,7 @@ def _shown_sift(
     """Return the tab; `news` is what an owner is told once."""
     name = sift_name(public, private)
     demo, who = pages.demos.get(name), pages.visitor(request)
-    owner = who is not None and who.role == "owner"
+    own = {} if who is None or who.role != "owner" else _desk(pages, request, who) | news
     return pages.render(
         request,
         "sift.html",
@@ -184,47 +168,116 @@ def _shown_sift(
         demo=demo,
         state=pages.demos.state(name),
         charts=() if demo is None else trade_off_charts(demo),
-        desk=_desk(pages, who) if owner and who is not None else None,
-        cameras=_cameras(pages, request, who) | news if owner and who is not None else None,
+        desk=own,
     )
 
 
-def _add_cameras(router: APIRouter, pages: Pages) -> None:
-    @router.post("/sift/frames")
-    async def upload(request: Request) -> Response:
-        owner = await run_in_threadpool(lambda: require(pages.visitor(request), "owner"))
-        async with request.app.state.turns.of(owner.id) as work:
-            sent = await pictures_of(request)
-            async with work:
-                results = await run_in_threadpool(pages.gateway.add_frames, owner, sent)
-        return await run_in_threadpool(_shown_sift, pages, request, results=results)
+def _desk(pages: Pages, request: Request, who: Principal) -> dict[str, Any]:
+    """Return what lies before an owner: what they hide, what waits for an answer, what was answered, denied or has
+    ended; their pictures, how long these are kept, and their cameras.
+    """
+    gateway = pages.gateway
+    person, proposals = gateway.person(who, who.name), gateway.proposals(who)
+    denied = [
+        {"app": one.app, "state": "denied", "why": one.sentence or one.state}
+        for one in proposals
+        if one.verdict == "denied" or one.state in ("failed", "cancelled", "timed out")
+    ]
+    ended = [
+        {"app": one.app, "state": "ended", "why": f"grant {one.number}: {one.reason or 'revoked'}"}
+        for one in reversed(gateway.grants(who))
+        if one.standing == "revoked"
+    ]
+    waiting = [one for one in proposals if one.answer is None and one.verdict not in (None, "denied")]
+    waiting.sort(key=lambda one: one.verdict != "accept")  # what needs an answer comes first
+    return {
+        "public_key": who.public_key,
+        "frames": gateway.frame_ids(who),
+        "attributes": gateway.attributes(),
+        "private": person.private,
+        "asked": [gateway.proposal(who, one.job) for one in waiting],
+        "underway": [one for one in proposals if one.state in ("queued", "running")],
+        "answered": [one for one in proposals if one.answer is not None][:10],
+        "past": [*denied, *ended][:50],
+        "retention": person.retention,
+        "devices": gateway.devices(who),
+        "most": MOST_FRAMES,
+        "most_days": MOST_DAYS,
+        "address": str(request.base_url).rstrip("/"),
+        "results": (),
+        "token": "",
+    }
 
-    @router.post("/sift/retention")
-    def keep(request: Request, frames: Annotated[str, Form()] = "", days: Annotated[str, Form()] = "") -> Response:
-        pages.gateway.set_retention(require(pages.visitor(request), "owner"), Retention(_whole(frames), _whole(days)))
-        return RedirectResponse("/sift#cameras", 303)
 
-    @router.post("/sift/devices")
-    def add(request: Request, name: Annotated[str, Form()], days: Annotated[str, Form()] = "") -> Response:
-        made, token = pages.gateway.add_device(require(pages.visitor(request), "owner"), name, _whole(days))
-        return _shown_sift(pages, request, device=made, token=str(token))
+@router.post("/sift/try")
+def try_policy(
+    who: OwnerOrOperator, pages: ThePages, public: Annotated[str, Form()], private: Annotated[str, Form()]
+) -> Response:
+    pages.demos.ask(sift_name(public, private))
+    return RedirectResponse(f"/sift?public={public}&private={private}", 303)
 
-    @router.post("/sift/devices/revoke")
-    def revoke(request: Request, id: Annotated[str, Form(max_length=64)]) -> Response:
-        pages.gateway.revoke_device(require(pages.visitor(request), "owner"), id)
-        return RedirectResponse("/sift#cameras", 303)
 
-    @router.get("/sift/log.jsonl")
-    def own_log(request: Request) -> Response:
-        owner = require(pages.visitor(request), "owner")
+@router.post("/sift/private")
+def hide(owner: AnOwner, pages: ThePages, attributes: Annotated[list[str], Form()]) -> Response:
+    pages.gateway.set_private(owner, attributes)
+    return RedirectResponse("/sift#desk", 303)
 
-        def lines() -> Iterator[str]:
-            after = 0
-            while entries := pages.gateway.own_entries(owner, after=after, limit=1000):
-                yield from (json.dumps(vars(entry)) + "\n" for entry in entries)
-                after = entries[-1].position
 
-        return StreamingResponse(lines(), media_type="application/jsonl")
+@router.post("/sift/answer")
+def answer_proposal(
+    owner: AnOwner,
+    pages: ThePages,
+    job: Annotated[str, Form(max_length=64)],
+    said: Annotated[Literal["allow", "fewer", "refuse"] | None, Form()] = None,
+    allowed: Annotated[Literal["allow", ""], Form()] = "",  # by the script, which sends the form without its button
+    keys: Annotated[str, Form(max_length=100_000)] = "",
+) -> Response:
+    answer = allowed or said
+    if answer is None:
+        raise InputError("this answer is not known.")
+    pages.gateway.answer(owner, job, answer, _keys(keys) if keys else None)
+    return RedirectResponse("/sift#desk", 303)
+
+
+def _keys(sent: str) -> dict[str, str]:
+    try:
+        return HandedOver.model_validate_json(f'{{"keys": {sent}}}').keys
+    except ValueError:
+        raise InputError("these are no keys of epochs.") from None
+
+
+@router.get("/sift/keys")
+def epochs(owner: AnOwner, pages: ThePages) -> Response:
+    return JSONResponse({"epochs": [vars(record(client.Epoch, one)) for one in pages.gateway.epochs(owner)]})
+
+
+@router.get("/sift/frames/{frame}")
+def own_picture(owner: AnOwner, pages: ThePages, frame: str) -> Response:
+    content, sealed = pages.gateway.picture(owner, frame)
+    return _picture(content, sealed=sealed)
+
+
+@router.post("/sift/key")
+def register_key(owner: AnOwner, pages: ThePages, public_key: Annotated[str, Form(max_length=64)]) -> Response:
+    pages.gateway.register_key(owner, public_key)
+    return RedirectResponse("/sift#desk", 303)
+
+
+@router.post("/sift/frames")
+async def upload(request: Request, owner: AnOwner, pages: ThePages) -> Response:
+    async with request.app.state.turns.of(owner.id) as work:
+        sent = await pictures_of(request)
+        async with work:
+            results = await run_in_threadpool(pages.gateway.add_frames, owner, sent)
+    return await run_in_threadpool(_shown_sift, pages, request, results=results)
+
+
+@router.post("/sift/retention")
+def set_retention(
+    owner: AnOwner, pages: ThePages, frames: Annotated[str, Form()] = "", days: Annotated[str, Form()] = ""
+) -> Response:
+    pages.gateway.set_retention(owner, Retention(_whole(frames), _whole(days)))
+    return RedirectResponse("/sift#cameras", 303)
 
 
 def _whole(text: str) -> int | None:
@@ -234,45 +287,33 @@ def _whole(text: str) -> int | None:
         raise InputError("a whole number is needed here, or nothing.") from None
 
 
-def _cameras(pages: Pages, request: Request, who: Principal) -> dict[str, Any]:
-    """Return an owner's cameras, how long pictures are kept, and what was denied or has ended."""
-    person = pages.gateway.person(who, who.name)
-    past = [
-        {"app": one.app, "state": "denied", "why": one.sentence or one.state}
-        for one in pages.gateway.proposals(who)
-        if one.verdict == "denied" or one.state in ("failed", "cancelled", "timed out")
-    ]
-    past += [
-        {"app": one.app, "state": "ended", "why": f"grant {one.number}: {one.reason or 'revoked'}"}
-        for one in reversed(pages.gateway.grants(who))
-        if one.standing == "revoked"
-    ]
-    return {
-        "frames": person.frames,
-        "retention": person.retention,
-        "devices": pages.gateway.devices(who),
-        "past": past[:50],
-        "most": MOST_FRAMES,
-        "most_days": MOST_DAYS,
-        "address": str(request.base_url).rstrip("/"),
-        "results": (),
-        "token": "",
-    }
+@router.post("/sift/devices")
+def add_device(
+    request: Request,
+    owner: AnOwner,
+    pages: ThePages,
+    name: Annotated[str, Form()],
+    days: Annotated[str, Form()] = "",
+) -> Response:
+    made, token = pages.gateway.add_device(owner, name, _whole(days))
+    return _shown_sift(pages, request, device=made, token=str(token))
 
 
-def _desk(pages: Pages, who: Principal) -> dict[str, Any]:
-    """Return what lies before an owner: what they hide, what waits for an answer, and what was answered."""
-    proposals = pages.gateway.proposals(who)
-    waiting = [one.job for one in proposals if one.answer is None and one.verdict not in (None, "denied")]
-    return {
-        "public_key": who.public_key,
-        "frames": pages.gateway.frame_ids(who),
-        "attributes": pages.gateway.attributes(),
-        "private": pages.gateway.person(who, who.name).private,
-        "asked": [pages.gateway.proposal(who, job) for job in waiting],
-        "underway": [one for one in proposals if one.state in ("queued", "running")],
-        "answered": [one for one in proposals if one.answer is not None][:10],
-    }
+@router.post("/sift/devices/revoke")
+def revoke_device(owner: AnOwner, pages: ThePages, id: Annotated[str, Form(max_length=64)]) -> Response:
+    pages.gateway.revoke_device(owner, id)
+    return RedirectResponse("/sift#cameras", 303)
+
+
+@router.get("/sift/log.jsonl")
+def own_log(owner: AnOwner, pages: ThePages) -> Response:
+    def lines() -> Iterator[str]:
+        after = 0
+        while entries := pages.gateway.own_entries(owner, after=after, limit=1000):
+            yield from (json.dumps(vars(entry)) + "\n" for entry in entries)
+            after = entries[-1].position
+
+    return StreamingResponse(lines(), media_type="application/jsonl")
 
 
 def trade_off_charts(demo: dict[str, Any]) -> tuple[LineChart, LineChart]:
@@ -304,24 +345,26 @@ def trade_off_charts(demo: dict[str, Any]) -> tuple[LineChart, LineChart]:
     )
 
 
-def _add_search(router: APIRouter, pages: Pages) -> None:
-    @router.get("/search")
-    def show(request: Request, query: int = 6, epsilon: float = 4.0, method: str = PRIVATE[0]) -> Response:
-        demo = pages.demos.get("search")
-        values: dict[str, Any] = {"chosen": None, "charts": ()}
-        if demo is not None:
-            values = {"chosen": _chosen(demo, query, epsilon, method), "charts": (map_chart(demo),)}
-        return pages.render(
-            request,
-            "search.html",
-            demo=demo,
-            state=pages.demos.state("search"),
-            query=query,
-            epsilon=epsilon,
-            method=method,
-            methods=PRIVATE,
-            **values,
-        )
+# --- search ---
+
+
+@router.get("/search")
+def show_search(
+    request: Request, pages: ThePages, query: int = 6, epsilon: float = 4.0, method: str = PRIVATE[0]
+) -> Response:
+    demo = pages.demos.get("search")
+    return pages.render(
+        request,
+        "search.html",
+        demo=demo,
+        state=pages.demos.state("search"),
+        query=query,
+        epsilon=epsilon,
+        method=method,
+        methods=PRIVATE,
+        chosen=None if demo is None else _chosen(demo, query, epsilon, method),
+        charts=() if demo is None else (map_chart(demo),),
+    )
 
 
 def _chosen(demo: dict[str, Any], query: int, epsilon: float, method: str) -> dict[str, Any]:
@@ -364,62 +407,63 @@ def map_chart(demo: dict[str, Any]) -> LineChart:
     )
 
 
+# --- learn ---
+
 _LOOK = 0.2  # seconds between two looks at a run
 _DIGITS = 9  # of the number of an event
 _QUIET = 15.0  # seconds after which a watcher is told that the line still stands
 
 
-def _add_learn(router: APIRouter, pages: Pages) -> None:
-    runs = pages.demos.runs
-
-    @router.get("/learn")
-    def show(request: Request) -> Response:
-        demo, live = pages.demos.get("learn"), runs.latest
-        run = live.to_dict() if live is not None else None if demo is None else recorded_run(demo)
-        return pages.render(
-            request,
-            "learn.html",
-            demo=demo,
-            state=pages.demos.state("learn"),
-            run=run,
-            views="/demos/learn" if live is None else f"/learn/runs/{live.number}",
-            charts=() if run is None else (score_chart(run),),
-            schemes=installed_schemes(),
-            most_rounds=MOST_ROUNDS,
-        )
-
-    @router.post("/learn/start")
-    def start(request: Request, scheme: Annotated[str, Form()], rounds: Annotated[int, Form()]) -> Response:
-        require(pages.visitor(request), "owner", "operator")
-        runs.start(scheme, rounds)
-        return RedirectResponse("/learn#run", 303)
-
-    @router.post("/learn/stop")
-    def stop(request: Request) -> Response:
-        require(pages.visitor(request), "owner", "operator")
-        runs.stop()
-        return RedirectResponse("/learn#run", 303)
-
-    @router.get("/learn/runs/{number}/events")
-    async def events(request: Request, number: int, after: int = 0) -> Response:
-        run = _run(pages, number)
-        said = request.headers.get("last-event-id", "")[:_DIGITS]
-        place = int(said) if said.isdecimal() else after
-        return StreamingResponse(_stream(run, place), media_type="text/event-stream")
-
-    @router.get("/learn/runs/{number}/{file}")
-    def view(number: int, file: str) -> Response:
-        content = _run(pages, number).pictures.get(file)
-        if content is None:
-            raise Refusal(404, "there is nothing at this address.")
-        return Response(content, media_type="image/png")
+@router.get("/learn")
+def show_learn(request: Request, pages: ThePages) -> Response:
+    demo, live = pages.demos.get("learn"), pages.demos.runs.latest
+    run = live.to_dict() if live is not None else None if demo is None else recorded_run(demo)
+    return pages.render(
+        request,
+        "learn.html",
+        demo=demo,
+        state=pages.demos.state("learn"),
+        run=run,
+        views="/demos/learn" if live is None else f"/learn/runs/{live.number}",
+        charts=() if run is None else (score_chart(run),),
+        schemes=installed_schemes(),
+        most_rounds=MOST_ROUNDS,
+    )
 
 
-def _run(pages: Pages, number: int) -> LiveRun:
+@router.post("/learn/start")
+def start_run(
+    who: OwnerOrOperator, pages: ThePages, scheme: Annotated[str, Form()], rounds: Annotated[int, Form()]
+) -> Response:
+    pages.demos.runs.start(scheme, rounds)
+    return RedirectResponse("/learn#run", 303)
+
+
+@router.post("/learn/stop")
+def stop_run(who: OwnerOrOperator, pages: ThePages) -> Response:
+    pages.demos.runs.stop()
+    return RedirectResponse("/learn#run", 303)
+
+
+def _run(pages: ThePages, number: int) -> LiveRun:
     run = pages.demos.runs.latest
     if run is None or run.number != number:
         raise Refusal(404, "this run is no longer kept.")
     return run
+
+
+Watched = Annotated[LiveRun, Depends(_run)]
+
+
+@router.get("/learn/runs/{number}/events")
+async def run_events(request: Request, run: Watched, after: int = 0) -> Response:
+    said = request.headers.get("last-event-id", "")[:_DIGITS]
+    return StreamingResponse(_stream(run, int(said) if said.isdecimal() else after), media_type="text/event-stream")
+
+
+@router.get("/learn/runs/{number}/{file}")
+def run_picture(run: Watched, file: str) -> Response:
+    return _picture(run.pictures.get(file))
 
 
 async def _stream(run: LiveRun, place: int) -> AsyncIterator[str]:
@@ -468,11 +512,12 @@ def score_chart(run: dict[str, Any]) -> LineChart:
     )
 
 
-def _add_audit(router: APIRouter, pages: Pages) -> None:
-    @router.get("/audit")
-    def show(request: Request) -> Response:
-        demo, state = pages.demos.get("audit"), pages.demos.state("audit")
-        return pages.render(request, "audit.html", demo=demo, state=state)
+# --- audit, ledger ---
+
+
+@router.get("/audit")
+def show_audit(request: Request, pages: ThePages) -> Response:
+    return pages.render(request, "audit.html", demo=pages.demos.get("audit"), state=pages.demos.state("audit"))
 
 
 _ENTRIES = 50  # of the log, on one page
@@ -483,31 +528,33 @@ _SMALL = frozenset(
 )  # details that a line shows at once
 
 
-def _add_ledger(router: APIRouter, pages: Pages) -> None:
-    @router.get("/ledger")
-    def show(request: Request, before: int | None = None) -> Response:
-        who = pages.visitor(request)
-        values: dict[str, Any] = {"grants": (), "hides": (), "odometer": None, "books": None}
-        if who is not None:
-            values["grants"] = pages.gateway.grants(who)
-            if who.role == "owner":
-                values["hides"] = pages.gateway.person(who, who.name).private
-                values["odometer"] = pages.gateway.measurement(who, who.name) if values["hides"] else None
-            values["books"] = _books(pages, who, before) if who.role == "operator" else None
-        return pages.render(request, "ledger.html", **values)
+@router.get("/ledger")
+def show_ledger(request: Request, pages: ThePages, who: Visitor, before: int | None = None) -> Response:
+    values: dict[str, Any] = {"grants": (), "hides": (), "odometer": None, "books": None}
+    if who is not None:
+        values["grants"] = pages.gateway.grants(who)
+        if who.role == "owner":
+            values["hides"] = pages.gateway.person(who, who.name).private
+            values["odometer"] = pages.gateway.measurement(who, who.name) if values["hides"] else None
+        values["books"] = _books(pages, who, before) if who.role == "operator" else None
+    return pages.render(request, "ledger.html", **values)
 
-    @router.post("/ledger/measure")
-    def measure(request: Request) -> Response:
-        owner = require(pages.visitor(request), "owner")
-        pages.gateway.odometer(owner, owner.name)
-        return RedirectResponse("/ledger#odometer", 303)
 
-    @router.post("/ledger/revoke")
-    def revoke(
-        request: Request, number: Annotated[int, Form()], reason: Annotated[str, Form(min_length=1, max_length=300)]
-    ) -> Response:
-        pages.gateway.revoke(require(pages.visitor(request), "owner", "operator"), number, reason)
-        return RedirectResponse("/ledger", 303)
+@router.post("/ledger/measure")
+def measure(owner: AnOwner, pages: ThePages) -> Response:
+    pages.gateway.odometer(owner, owner.name)
+    return RedirectResponse("/ledger#odometer", 303)
+
+
+@router.post("/ledger/revoke")
+def revoke_grant(
+    who: OwnerOrOperator,
+    pages: ThePages,
+    number: Annotated[int, Form()],
+    reason: Annotated[str, Form(min_length=1, max_length=300)],
+) -> Response:
+    pages.gateway.revoke(who, number, reason)
+    return RedirectResponse("/ledger", 303)
 
 
 def _books(pages: Pages, operator: Principal, before: int | None) -> dict[str, Any]:
@@ -521,9 +568,7 @@ def _books(pages: Pages, operator: Principal, before: int | None) -> dict[str, A
     spent = Ledger(path, readonly=True).table(delta=_DELTA) if path.is_file() else ()
     names = {one.id: one.name for one in pages.principals.list()}
     lines = [_line(entry, names) for entry in reversed(entries) if entry.position <= last]
-    judges = {"about": pages.gateway.about(), "judging": pages.gateway.attackers()[0]}
-    judges |= {"witnesses": pages.settings.witnesses, "problems": pages.gateway.audit.problems}
-    return {"check": check, "lines": lines, "earlier": first, "spent": spent, **judges}
+    return {"check": check, "lines": lines, "earlier": first, "spent": spent}
 
 
 def _line(entry: Entry, names: Mapping[str, str]) -> dict[str, Any]:
@@ -544,3 +589,111 @@ def _text(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return ", ".join(value)
     return value if isinstance(value, str) else json.dumps(value)
+
+
+# --- an operator's, an app's ---
+
+
+@router.get("/operator")
+def show_operator(request: Request, operator: AnOperator, pages: ThePages) -> Response:
+    return _shown_operator(request, operator, pages)
+
+
+def _shown_operator(
+    request: Request, operator: Principal, pages: Pages, new: tuple[Principal, str] | None = None
+) -> Response:
+    """Return who may ask, who judges and on what; `new` is somebody with a code, shown once."""
+    gateway = pages.gateway
+    gateway.note(operator.id, "read", path="/operator")
+    judging, available = gateway.attackers()
+    return pages.render(
+        request,
+        "operator.html",
+        principals=pages.principals.list(),
+        code=None if new is None else {"name": new[0].name, "role": new[0].role, "text": new[1]},
+        address=str(request.base_url).rstrip("/"),
+        judging=judging,
+        available=available,
+        suspended=sum(one.standing == "suspended" for one in gateway.grants(operator)),
+        about=gateway.about(),
+        counts={
+            name: (int((one == 1).sum()), int((one == 0).sum())) for name, one in gateway.platform.data.labels.items()
+        },
+        witnesses=pages.settings.witnesses,
+        problems=gateway.audit.problems,
+        head=gateway.audit.head(),
+    )
+
+
+@router.post("/operator/principals")
+def add_principal(
+    request: Request,
+    operator: AnOperator,
+    pages: ThePages,
+    name: Annotated[str, Form(max_length=100)],
+    role: Annotated[Literal["owner", "app", "operator"], Form()],
+    days: Annotated[str, Form(max_length=5)] = "",
+) -> Response:
+    made, code = pages.gateway.create_principal(operator, addressable(name), role, expires=in_days(_whole(days)))
+    return _shown_operator(request, operator, pages, (made, str(code)))
+
+
+@router.post("/operator/code")
+def issue_code(
+    request: Request, operator: AnOperator, pages: ThePages, id: Annotated[str, Form(max_length=64)]
+) -> Response:
+    code = pages.gateway.issue_code(operator, id)
+    return _shown_operator(request, operator, pages, (pages.principals.get(id), str(code)))
+
+
+@router.post("/operator/revoke")
+def revoke_principal(operator: AnOperator, pages: ThePages, id: Annotated[str, Form(max_length=64)]) -> Response:
+    pages.gateway.revoke_principal(operator, id)
+    return RedirectResponse("/operator#principals", 303)
+
+
+@router.post("/operator/attackers")
+def add_attacker(operator: AnOperator, pages: ThePages, name: Annotated[str, Form(max_length=100)]) -> Response:
+    pages.gateway.add_attacker(operator, name)
+    return RedirectResponse("/operator#attackers", 303)
+
+
+@router.post("/operator/review")
+def review(operator: AnOperator, pages: ThePages) -> Response:
+    pages.gateway.review(operator)
+    return RedirectResponse("/operator#attackers", 303)
+
+
+@router.get("/app")
+def show_app(request: Request, app: AnApp, pages: ThePages) -> Response:
+    gateway, public = pages.gateway, tuple[str, ...]()
+    with suppress(UnknownNameError):  # of an app that has not said yet what it asks for
+        public = gateway.platform.asked(app.name)
+    proposals = gateway.proposals(app)
+    return pages.render(
+        request,
+        "app.html",
+        about=gateway.about(),
+        public=public,
+        proposals=proposals,
+        underway=any(one.state in UNFINISHED for one in proposals),
+        grants=gateway.grants(app),
+    )
+
+
+@router.post("/app/public")
+def register_app(app: AnApp, pages: ThePages, attributes: Annotated[list[Name], Form(max_length=32)]) -> Response:
+    pages.gateway.register_app(app, attributes)
+    return RedirectResponse("/app#asks", 303)
+
+
+@router.post("/app/propose")
+def propose(
+    app: AnApp,
+    pages: ThePages,
+    person: Annotated[Name, Form()],
+    frames: Annotated[Count, Form()],
+    then: Annotated[Then, Form()] = "refuse",
+) -> Response:
+    pages.gateway.propose(app, person, frames=frames, then=then)
+    return RedirectResponse("/app#proposals", 303)
