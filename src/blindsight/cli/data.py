@@ -37,7 +37,12 @@ class Read:
     def load(self, name: str, count: int | None = None) -> "Dataset":
         from blindsight.data import load
 
-        asked = {"path": self.path, "count": self.count or count, "size": self.size, "random_state": self.seed}
+        asked: dict[str, Any] = {
+            "path": self.path,
+            "count": self.count or count,
+            "size": self.size,
+            "random_state": self.seed,
+        }
         given = dict(_option(text) for text in self.option or ())
         for key in given.keys() & {*asked, "name", "cache", "progress"}:
             raise InputError(f"{key} is no option of a reader; the command has options of its own (see --help).")

@@ -200,8 +200,8 @@ def federation_status(home: OperatorOption) -> None:
         (name, stands.get(name, "has joined" if name in joined else "is awaited"), members.get(name, ""))
         for name in sorted({*federation.codes, *joined})
     ]
-    document = {"address": federation.address, "app": federation.app, "code": federation.code, "nodes": nodes}
-    document |= {"members": dict(members), "awaited": list(federation.awaited), "online": online}
+    document: dict[str, Any] = {"address": federation.address, "app": federation.app, "code": federation.code}
+    document |= {"members": dict(members), "awaited": list(federation.awaited), "nodes": nodes, "online": online}
     columns = ("party", "stands", "fingerprint")
     show(document, table(f"Federation at {federation.address}", columns, rows), f"Code: {federation.code}")
 

@@ -64,8 +64,8 @@ class Collected:
     def load(self, progress: "Progress") -> "Dataset":
         from blindsight.data import load
 
-        given = {"path": self.path, "count": self.count, "random_state": self.seed}
-        return tell_skipped(load(self.name, **given, progress=progress))
+        given = load(self.name, path=self.path, count=self.count, random_state=self.seed, progress=progress)
+        return tell_skipped(given)
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ def learn_encrypted(
         learner.recorded_.save(out / "recorded-round.npz")
     if learner.views_ or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report
         _write_report(out, data, learner, owners, compare)
-    before, final = learner.public_score_, learner.history_[-1].score or 0.0
+    before, final = learner.public_score_ or 0.0, learner.history_[-1].score or 0.0
     lines = [
         f"\nScheme {choice}.",
         f"From {before:.1%} (public data) to {final:.1%} in {len(learner.history_)} rounds.",
@@ -412,7 +412,7 @@ def learn_compare(
     check_positive("epsilon", epsilon)
     if not 0 < delta < 1:
         raise InputError(f"delta must be in (0, 1); got {delta}.")
-    asked = {"rounds": rounds, "key_bits": key_bits, "sparsity": sparsity}
+    asked: dict[str, Any] = {"rounds": rounds, "key_bits": key_bits, "sparsity": sparsity}
     Sums(**asked).check()
     study, _ = _study(collected, seen, attributes)
     with terminal_progress() as progress:

@@ -170,7 +170,7 @@ class Commands(typer.Typer):
 def _flat(function: Callable[..., None]) -> Callable[..., None]:
     """Return a command with the fields of its dataclasses as options of its own, in their places."""
     taken = signature(function).parameters.values()
-    groups = {one.name: one.annotation for one in taken if is_dataclass(one.annotation)}
+    groups: dict[str, Any] = {one.name: one.annotation for one in taken if is_dataclass(one.annotation)}
     if not groups:
         return function
     flat: list[Parameter] = []

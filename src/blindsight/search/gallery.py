@@ -319,7 +319,7 @@ class Gallery:
         """Count the pictures that are as near as the last answer, and those that are nearer."""
         if isinstance(self.index, SymbolIndex):
             far = -asked[0][self.index.symbols].astype(np.float32)  # as the index has them
-            last = -np.float32(last)
+            last = float(-np.float32(last))
         else:
             far = np.bitwise_count(self.index.codes ^ asked).sum(axis=1)
         return int((far == last).sum()), int((far < last).sum())
