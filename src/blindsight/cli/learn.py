@@ -30,14 +30,12 @@ from blindsight.files import as_path, atomic_writer, cache_folder, storage_error
 if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands should not wait for
     from collections.abc import Mapping
 
-    from blindsight.data import Dataset
     from blindsight.data.partition import Sharing
     from blindsight.data.study import Sites, Study
     from blindsight.learn.comparison import Choice
     from blindsight.learn.estimators import FederatedClassifier
     from blindsight.learn.model import PictureModel, Pictures
     from blindsight.learn.rounds import OnRound, RoundReport
-    from blindsight.progress import Progress
     from blindsight.selective.study import SharingResult
     from blindsight.sums.costs import Cost
 
@@ -48,24 +46,10 @@ _COLUMNS = ("round", "score", "sparsity", "kB/owner", "training s", "owners s", 
 
 
 @dataclass(frozen=True)
-class Collected:
+class Collected(options.Collected):
     """One collection, which the owners share out."""
 
-    data: options.DataOption = None
-    path: options.PathOption = None
-    count: options.CountOption = None
     owners: options.OwnersOption = 5
-    seed: options.SeedOption = 0
-
-    @property
-    def name(self) -> str:
-        return self.data or ("digits" if self.path is None else options.kind_of(self.path))
-
-    def load(self, progress: "Progress") -> "Dataset":
-        from blindsight.data import load
-
-        given = load(self.name, path=self.path, count=self.count, random_state=self.seed, progress=progress)
-        return tell_skipped(given)
 
 
 @dataclass(frozen=True)
@@ -436,9 +420,7 @@ def learn_compare(
     "selective", example="learn selective --data digits --share 0.1 --noise record --epsilon 4 --delta 1e-5 --clip 1"
 )
 def learn_selective(
-    data: options.DataOption = None,
-    path: options.PathOption = None,
-    count: options.CountOption = None,
+    collected: options.Collected,
     classes: Annotated[str, Option(help="Learn only these classes, by commas.")] = "",
     attribute: Annotated[str | None, Option(help="Learn this attribute's yes and no.")] = None,
     model: Annotated[
@@ -483,21 +465,19 @@ def learn_selective(
     epsilons: Annotated[str, Option(help="Also simulate methods with proven noise at these.")] = "",
     record: Annotated[bool, Option("--record", help="Keep what the server received, for `blindsight audit`.")] = False,
     out: Annotated[Path, Option(help="Folder of statement and report.", callback=to_folder)] = Path("out/selective"),
-    seed: options.SeedOption = 0,
 ) -> None:
     """Keep a network up to date from people's photos, of which only chosen changes are shared; compare, day by day."""
     from blindsight.audit.selective_audit import ABOUT_SELECTIVE, VIEW, about_run, save_view
     from blindsight.selective.study import PhotoStudy, SharingOptions, SharingResult, Training, backbone
     from blindsight.sums.roles import forget
 
-    given = locals()
+    given, seed, path = locals(), collected.seed, collected.path
     training = chosen(Training, given)
     asked = chosen(SharingOptions, given, epsilons=tuple(split_numbers(epsilons)))
     asked.check_participants(participants)
     plan: dict[str, Any] = {name: given[name] for name in ("participants", "days", "initial", "skew", "attribute")}
     plan["classes"] = split_names(classes)
     extractor = backbone(features, components=components, random_state=seed)
-    collected = Collected(data, path, count, seed=seed)
     with terminal_progress() as progress:
         study = PhotoStudy.prepare(
             collected.load(progress),
@@ -520,7 +500,7 @@ def learn_selective(
         study,
         data=collected.name,
         path=None if path is None else str(path.absolute()),
-        count=count,
+        count=collected.count,
         seed=seed,
         features=features,
         components=components,

@@ -10,10 +10,10 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TextIO, TypeVar
 
 import click
 import typer
@@ -50,9 +50,6 @@ def to_file(file: Path | None) -> Path | None:
 
 
 # Which pictures, and what a method sees of them
-DataOption = Annotated[
-    str | None, Option(help="Name of the collection, of `blindsight data list`; default: digits, or what --path holds.")
-]
 PathOption = Annotated[Path | None, Option(help="Where the collection lies, if it is read from a path.")]
 CountOption = Annotated[int | None, Option("-n", "--count", help="At most this many pictures.", min=1)]
 SeedOption = Annotated[int, Option(help="Seed of splits, pictures and initial weights.", min=0)]
@@ -99,6 +96,29 @@ DatabaseOption = Annotated[
 TokenDaysOption = Annotated[
     int | None, Option("--days", help="How long the token opens anything; default: for ever.", min=1, max=3650)
 ]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """Which pictures, by the options of a command."""
+
+    standard: ClassVar[str] = "digits"
+    data: Annotated[
+        str | None, Option(help="A collection of `blindsight data list`; default: what --path holds, or a bundled one.")
+    ] = None
+    path: PathOption = None
+    count: CountOption = None
+    seed: SeedOption = 0
+
+    @property
+    def name(self) -> str:
+        return self.data or (self.standard if self.path is None else kind_of(self.path))
+
+    def load(self, progress: Progress) -> "Dataset":
+        from blindsight.data import load
+
+        found = load(self.name, path=self.path, count=self.count, random_state=self.seed, progress=progress)
+        return tell_skipped(found)
 
 
 def kind_of(path: Path) -> str:

@@ -5,7 +5,7 @@ import io
 import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import typer
 from typer import Option
@@ -45,25 +45,15 @@ app = Commands(help="Show an app one thing and hide another, verified before it 
 
 
 @dataclass(frozen=True)
-class Collected:
-    """Which pictures."""
+class Collected(options.Collected):
+    """Which pictures: those that are named, those that a sift was made from, or drawn faces."""
 
+    standard: ClassVar[str] = "faces"
     data: Annotated[
-        str | None,
-        Option(help="Name of the collection; default: what --path holds, or that of the sift; of a new one faces."),
+        str | None, Option(help="Name of the collection; default: what --path holds, that of the sift, or faces.")
     ] = None
-    path: options.PathOption = None
-    root: Annotated[
-        Path | None, Option(help="Folder that holds all pictures of a table; default: the table's own.")
-    ] = None
-    count: Annotated[int | None, Option("-n", "--count", help="At most this many pictures; of faces 4,000.", min=1)] = (
-        None
-    )
-    seed: options.SeedOption = 0
-
-    @property
-    def name(self) -> str:
-        return self.data or ("faces" if self.path is None else options.kind_of(self.path))
+    count: Annotated[int | None, Option("-n", "--count", help="At most this many; of faces 4,000.", min=1)] = None
+    root: Annotated[Path | None, Option(help="Folder with all pictures of a table; default: the table's own.")] = None
 
     def collection(self, given: "FittedSift | None" = None) -> "Collection":
         """Return the collection that is named, or else the one that a sift was made from."""
