@@ -37,7 +37,7 @@ test-portable: $(VENV)/.all  ## the numeric tests as on other CPUs: make test-po
 	$(BIN)/python tools/portable.py $(MACHINES)
 
 test-python:  ## the fast tests of what installs on another interpreter: make test-python PYTHON=python3.13
-	tools/other_python.sh $(PYTHON)
+	tools/other_python.sh $(PYTHON) $(ARGS)
 
 test-wheel: $(BIN)/python  ## build the wheel, install it alone into an empty environment, run the demo from there
 	tools/wheel.sh $(BIN)/python

@@ -6,6 +6,7 @@ python tools/docs.py OUT    write OUT/README.html, OUT/docs/*.html and OUT/api/*
 import pkgutil
 import re
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterable
 from html.parser import HTMLParser
@@ -21,6 +22,11 @@ _STYLE = (
     "table{border-collapse:collapse;display:block;overflow-x:auto}td,th{border:1px solid #dcdfe4;padding:.3rem .6rem;"
     "text-align:left;vertical-align:top}a{color:#1f5f8b}"
 )
+_OURS = """{% extends "default/module.html.jinja2" %}
+{% macro is_public(doc) %}
+{% if not (doc.name.startswith("set_") and doc.name.endswith("_request")) %}{{ default_is_public(doc) }}{% endif %}
+{% endmacro %}
+"""  # without the methods that scikit-learn adds to every estimator to route metadata
 
 
 def pages() -> list[Path]:
@@ -87,10 +93,16 @@ def dead_in_site(folder: Path) -> list[str]:
     return dead
 
 
-def _without_inherited(page: Path) -> str:
-    """Return a page of pdoc, which links to what a class inherits, without links to what it does not show."""
-    names = _Links(page).names
-    return re.sub(r'<a href="#([^"]+)">(.*?)</a>', lambda a: a[0] if a[1] in names else a[2], page.read_text())
+def unlink_hidden(folder: Path) -> None:
+    """Take links to what pdoc does not show (private bases, what a class inherits) out of its pages."""
+    names = {page.resolve(): _Links(page).names for page in folder.rglob("*.html")}
+    for page in names:
+
+        def kept(link: re.Match[str], page: Path = page) -> str:
+            target = (page.parent / unquote(link[1])).resolve() if link[1] else page
+            return link[0] if link[2] in names.get(target, {link[2]}) else link[3]
+
+        page.write_text(re.sub(r'<a href="((?![a-z]+:)[^"#]*)#([^"]+)">(.*?)</a>', kept, page.read_text()))
 
 
 def modules() -> list[str]:
@@ -107,12 +119,12 @@ def build(out: Path) -> None:
 
     for name in blindsight.__all__:  # they are loaded when they are asked for, which pdoc does not
         setattr(blindsight, name, getattr(blindsight, name))
-    pdoc.render.configure(docformat="restructuredtext")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as templates:
+        (Path(templates) / "module.html.jinja2").write_text(_OURS)
+        pdoc.render.configure(docformat="restructuredtext", template_directory=Path(templates))
         warnings.simplefilter("ignore")  # packages without __all__ bring their modules along, named twice
         pdoc.pdoc("blindsight", *modules(), output_directory=out / "api")
-    for page in (out / "api").rglob("*.html"):
-        page.write_text(_without_inherited(page))
+    unlink_hidden(out / "api")
     reader = MarkdownIt("commonmark", {"html": True}).enable("table")
     for page in pages():
         html = reader.render(page.read_text())

@@ -2,7 +2,7 @@
 
 python tools/notebooks.py            write them
 python tools/notebooks.py --check    refuse if one is not what its tutorial makes
-python tools/notebooks.py --run      execute all, each in an empty folder
+python tools/notebooks.py --run      execute all, or those named after it, each in an empty folder
 """
 
 import json
@@ -67,7 +67,7 @@ def execute(path: Path) -> None:
         ).execute()
 
 
-def main(task: str) -> int:
+def main(task: str = "", *names: str) -> int:
     """Do what the command line asks for."""
     if task == "--check":
         stale = [
@@ -76,7 +76,7 @@ def main(task: str) -> int:
         print(f"Notebooks out of date: {', '.join(stale)}. Run: make notebooks" if stale else "Notebooks are current.")
         return bool(stale)
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    for page in TUTORIALS:
+    for page in [page for page in TUTORIALS if not names or page.stem in names]:
         begun = time.perf_counter()
         place(page).write_text(notebook(page))
         if task == "--run":
@@ -86,4 +86,4 @@ def main(task: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else ""))
+    sys.exit(main(*sys.argv[1:]))

@@ -106,12 +106,11 @@ def atomic_writer(path: AnyPath, *, private: bool = False) -> Iterator[BinaryIO]
 
 
 def check_writable(folder: AnyPath) -> None:
-    """Refuse a folder, made if need be, into which nothing can be written; to be asked before anything is computed."""
-    folder = as_path(folder)
-    with storage_errors("write into", folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+    """Refuse a folder, there or not, into which nothing can be written; to be asked before anything is computed."""
+    folder = as_path(folder).absolute()
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    with storage_errors("write into", folder), tempfile.TemporaryFile(dir=there):
+        pass
 
 
 def sync_folder(folder: Path) -> None:

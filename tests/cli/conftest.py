@@ -1,6 +1,8 @@
 """`blindsight(...)` runs the command line in this process and tells what it said."""
 
 import json
+import re
+import shlex
 from dataclasses import dataclass
 
 import pytest
@@ -18,6 +20,11 @@ class Said:
     @property
     def document(self):
         return json.loads(self.out)
+
+    @property
+    def hints(self):
+        """The commands that it names, as the words that a shell would make of them."""
+        return [shlex.split(found)[1:] for found in re.findall(r"blindsight [^\n;(]+", self.out)]
 
 
 @pytest.fixture

@@ -200,3 +200,27 @@ def test_infinite_epsilon_is_a_word_in_json(blindsight, tmp_path):
 
 def files_in(folder):
     return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["data", "show", "faces"],
+        ["data", "features", "faces", "--out", "PLACE/features.npz"],
+        ["demo"],
+        ["learn", "encrypted"],
+        ["learn", "cluster"],
+        ["learn", "selective"],
+        ["search", "build", "digits", "--mode", "open"],
+        ["search", "compare"],
+        ["sift", "matrix"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_where_nothing_can_be_written_is_found_before_any_work(words, tmp_path, blindsight):
+    (tmp_path / "file").touch()
+    place = str(tmp_path / "file" / "out")
+    words = [word.replace("PLACE", place) for word in words]
+    said = blindsight(*words, *(() if "--out" in words else ("--out", place)), code=1).err
+    assert "a part of the path is a file" in said
+    assert said.count("\n") == 1

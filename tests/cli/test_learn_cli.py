@@ -124,14 +124,6 @@ def test_bad_options_get_a_sentence(arguments, sentence, tmp_path, blindsight):
     assert not (tmp_path / "model.npz").exists()
 
 
-@pytest.mark.parametrize("verb", ["encrypted", "cluster", "selective"])
-def test_unwritable_folder_is_found_before_any_work(verb, tmp_path, blindsight):
-    (tmp_path / "file").write_text("")
-    said = blindsight("learn", verb, "--out", tmp_path / "file" / "run", code=1).err
-    assert "a part of the path is a file" in said
-    assert "fitting" not in said
-
-
 @pytest.mark.parametrize("command", [["encrypted"], ["network", "--model", "net.py:Net"]])
 def test_settings_are_checked_before_pictures_are_read(command, blindsight, monkeypatch):
     monkeypatch.setattr("blindsight.data.load", None)

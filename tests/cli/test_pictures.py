@@ -127,8 +127,10 @@ def owners(folders):
 
 
 def test_three_folders_become_one_classifier_that_answers_and_is_audited(folders, tmp_path, blindsight):
-    run = tmp_path / "run"
+    run = tmp_path / "my [first] run"
     asked = ["learn", "encrypted", *owners(folders), "--public", folders / "public", "--rounds", 3, "--components", 12]
+    (words,) = blindsight(*asked, "--out", run).hints
+    assert words == ["learn", "predict", str(run), str(folders / "public")]
     assert blindsight(*asked, "--out", run, "--json").document["score"] > 0.9
     table = tmp_path / "answers.csv"
     found = blindsight("learn", "predict", run, folders / "public", "--out", table, "--json").document["answers"]
@@ -156,12 +158,32 @@ def test_owners_are_named_with_their_pictures(tmp_path, blindsight, options, sai
     assert said in blindsight("learn", "encrypted", *options, "--out", tmp_path / "run", code=2).err
 
 
+def test_all_folders_are_looked_for_before_a_picture_is_read(folders, tmp_path, blindsight):
+    asked = ["learn", "encrypted", *owners(folders), "--public", tmp_path / "nowhere", "--out", tmp_path / "run"]
+    said = blindsight(*asked, code=1).err
+    assert "nowhere" in said
+    assert "decoding" not in said
+
+
+def test_a_picture_that_cannot_be_read_is_named(folders, tmp_path, blindsight):
+    run = tmp_path / "run"
+    (tmp_path / "new" / "boat").mkdir(parents=True)
+    (tmp_path / "new" / "boat" / "torn.png").write_bytes(b"PNG")
+    Image.fromarray(drawn(1).images[0]).save(tmp_path / "new" / "boat" / "whole.png")
+    asked = ["learn", "encrypted", *owners(folders), "--public", folders / "public", "--test", tmp_path / "new"]
+    said = blindsight(*asked, "--rounds", 1, "--out", run).err
+    assert "torn.png: " in said
+
+
 def test_sites_agree_on_columns_and_classes(folders, tmp_path, blindsight):
     agreed, made = tmp_path / "agreed.npz", {}
     for site in ("public", *LACKS):
         out = tmp_path / f"{site}.npz"
         first = ["--public", "--components", 12] if site == "public" else []
-        blindsight("federation", "data", folders / site, "--agreed", agreed, "--out", out, *first)
+        said = blindsight("federation", "data", folders / site, "--agreed", agreed, "--out", out, *first)
+        (words,) = said.hints
+        assert words[:2] == (["federation", "run"] if first else ["federation", "join"])
+        assert str(out) in words
         made[site] = np.load(out, allow_pickle=False)
     assert {site: data["features"].shape[1] for site, data in made.items()} == dict.fromkeys(made, 12)
     assert set(made["north"]["labels"]) == {"boat", "cloud"}

@@ -32,6 +32,8 @@ def test_build_ask_and_measure(digits, tmp_path, blindsight, options, proven, le
     near = [answer.get("score", answer.get("distance")) for answer in found["answers"]]
     assert [answer["place"] for answer in found["answers"]] == [near.index(one) + 1 for one in near]  # ties share one
     assert len({answer["number"] for answer in found["answers"]}) == 5
+    assert found["tied"] >= near.count(near[-1])
+    assert 5 / 600 < found["chance"] < 1  # so many pictures of all are as near as the last answer
     assert np.asarray(Image.open(tmp_path / "sheet.png")).std() > 10
     assert (tmp_path / "sheet.png").stat().st_mode & 0o077 == 0  # it shows private pictures
     measured = blindsight("search", "evaluate", index, "--json").document
@@ -61,7 +63,12 @@ def test_folder_of_pictures_is_known_by_name(digits, tmp_path, blindsight, monke
         Image.fromarray(image.repeat(4, axis=0).repeat(4, axis=1)).save(pictures / f"digit {label}" / f"no {row}.png")
     monkeypatch.setenv("HOME", str(tmp_path))
     as_thumbnails = ["--features", "thumbnail"]
-    blindsight("search", "build", "~/pictures", "--mode", "open", "--bits", 16, "--out", index, *as_thumbnails)
+    made = blindsight("search", "build", "~/pictures", "--mode", "open", "--bits", 16, "--out", index, *as_thumbnails)
+    monkeypatch.chdir(tmp_path)
+    for words in made.hints:
+        assert words[:2] == ["search", "query"]
+        assert "place" in blindsight(*words).out
+    assert "nowhere.png" in blindsight("search", "query", index, "nowhere.png", code=1).err
     query = next(pictures.rglob("*.png"))
     said = blindsight("search", "query", index, query, "--sheet", sheet).out
     assert query.name in said  # the picture itself is among the nearest
@@ -104,6 +111,12 @@ def test_options_that_cannot_be_met(tmp_path, blindsight, options, sentence):
     asked = ["search", "build", "digits", "-n", 200, "--out", tmp_path / "index"]
     assert sentence in blindsight(*asked, *options, code=2).err
     assert not (tmp_path / "index" / "gallery.npz").exists()
+
+
+@pytest.mark.parametrize("words", [["nowhere"], ["digits", "--public", "nowhere"]])
+def test_a_folder_that_is_not_there_is_named_before_any_work(words, tmp_path, blindsight):
+    said = blindsight("search", "build", *words, "--epsilon", 4, "--out", tmp_path / "index", code=2).err
+    assert said.startswith("error: nowhere is no folder")
 
 
 def test_what_is_no_index(tmp_path, blindsight):

@@ -74,7 +74,7 @@ def test_verify_decides_by_its_exit_code_and_its_version_is_applied(fitted, tmp_
     assert not (folder / "verified.npz").exists()  # the policy hides something else
 
 
-def test_a_sift_of_ones_own_table_is_judged_and_applied_by_that_table(tmp_path, blindsight):
+def test_a_sift_of_ones_own_table_is_judged_and_applied_by_that_table(tmp_path, blindsight, monkeypatch):
     faces = load("faces", count=400, pictures_per_person=1)
     table, new = tmp_path / "table.csv", tmp_path / "new"
     new.mkdir()
@@ -85,11 +85,14 @@ def test_a_sift_of_ones_own_table_is_judged_and_applied_by_that_table(tmp_path, 
             stream.write(f"{row}.png,{faces.attribute('eyeglasses')[row]},{faces.attribute('male')[row]}\n")
     Image.fromarray(faces.images[0]).save(new / "seen.png")
     folder = tmp_path / "sift"
-    made = ["--data", "csv", "--path", table, "--public", "glasses", "--private", "man", "--components", 1]
+    made = ["--path", table, "--public", "glasses", "--private", "man", "--components", 1]
     blindsight("sift", "fit", *made, "--dimensions", 20, "--privacy", "inf", "--out", folder)
     said = blindsight("sift", "verify", folder, "--attackers", "quick", "--threshold", 0.45)
     assert "table" in said.out
-    assert f"blindsight sift apply {folder} --path" in said.out
+    monkeypatch.chdir(tmp_path)
+    for words in said.hints:
+        blindsight(*words)
+    assert len((tmp_path / "released.csv").read_text().splitlines()) == 401
     judged = json.loads((folder / "verification.json").read_text())["collection"]
     assert judged == {
         "name": "table",
@@ -232,3 +235,19 @@ def test_bad_options_get_a_sentence(arguments, sentence, tmp_path, blindsight, m
 
 def test_missing_sift_gets_a_sentence(tmp_path, blindsight):
     assert "nowhere: it does not exist" in blindsight("sift", "verify", tmp_path / "nowhere", code=1).err
+
+
+def test_a_table_with_wrong_cells_says_so(tmp_path, blindsight):
+    faces = load("faces", count=60)
+    lines = [f"{row}.png,{faces.attribute('eyeglasses')[row]},{faces.attribute('male')[row]}" for row in range(60)]
+    for row, picture in enumerate(faces.images):
+        Image.fromarray(picture).save(tmp_path / f"{row}.png")
+
+    def fit(table, code):
+        (tmp_path / "table.csv").write_text("\n".join(["path,glasses,man", *table]))
+        made = ["--path", tmp_path / "table.csv", "--public", "glasses", "--private", "man", "--method", "symbol"]
+        return blindsight("sift", "fit", *made, "--out", tmp_path / "sift", code=code).err
+
+    said = fit([*lines[:3], "3.png,perhaps,0", *lines[4:]], 1)
+    assert "line 5, column 'glasses'" in said
+    assert "gone.png: " in fit([*lines, "gone.png,1,0"], (0, 2))

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, UnknownNameError
+from blindsight.federated.commands import operator_of
 from blindsight.federated.identity import IDENTITY_FILE, Identity, Members
 from blindsight.federated.invite import Federation, Invitation, admitted, follow, short_code
 from blindsight.sums.terms import KEY_GENERATOR
@@ -162,3 +163,10 @@ def test_what_is_no_invitation_is_refused(text, tmp_path):
     (tmp_path / "file").write_text(text)
     with pytest.raises(CorruptFileError):
         Invitation.read(tmp_path / "file")
+
+
+def test_the_console_of_a_relative_home_is_the_same_from_every_folder(federation, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    operator_of(Federation.load("operator"))
+    text = (tmp_path / "operator" / "flower" / "config.toml").read_text()
+    assert str(tmp_path / "operator" / "certificates" / "authority.crt") in text

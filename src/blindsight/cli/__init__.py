@@ -14,7 +14,7 @@ from typing import Annotated
 
 import click
 import typer
-from rich.markup import escape
+from rich.text import Text
 from typer import Argument, Option
 
 from blindsight.cli import audit, data, federation, learn, options, search, serve, sift
@@ -51,7 +51,7 @@ def blindsight(
 
 @app.command("demo", example="demo --out out")
 def run_demo(
-    out: Annotated[Path, Option(help="Folder of the report.")] = Path("out"),
+    out: options.ReportOption = Path("out"),
     pictures: Annotated[int, Option(help="How many faces to draw.", min=600)] = 4000,
     seed: options.SeedOption = 0,
 ) -> None:
@@ -108,8 +108,8 @@ def show_ledger(
     ]
     columns = ("scope", "unit", "neighbours", "releases", "basic", "epsilon", "budget")
     numbers = ("releases", "basic", "epsilon", "budget")
-    notice = [f"[yellow]{escape(ledger.recovered)}[/]"] if ledger.recovered else []
-    show(document, *notice, table(f"Ledger {escape(str(path))}", columns, cells, numbers=numbers))
+    notice = [Text(ledger.recovered, style="yellow")] if ledger.recovered else []
+    show(document, *notice, table(f"Ledger {path}", columns, cells, numbers=numbers))
 
 
 def _plain(epsilon: float) -> float | str:
@@ -156,10 +156,9 @@ def _run(arguments: list[str] | None) -> int:
         return show_error(error, f"{error.format_message()}{where}", code=2)
     except click.Abort:
         code = _INTERRUPTED
-    except InputError as error:
-        return show_error(error, str(error), code=2)
     except BlindsightError as error:
-        return show_error(error, " ".join([str(error), *getattr(error, "__notes__", ())]), code=1)
+        sentence = " ".join([str(error), *filter(None, getattr(error, "__notes__", ()))])
+        return show_error(error, sentence, code=2 if isinstance(error, InputError) else 1)
     except Exception as error:
         return show_error(error, f"unexpected {type(error).__name__}: {error} (--debug shows where)", code=1)
     if code == _INTERRUPTED:

@@ -2,13 +2,14 @@
 
 import json
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from blindsight.cli import options
-from blindsight.cli.options import Commands, show, split_names, table, terminal_progress
+from blindsight.cli.options import Commands, show, split_names, table, tell_skipped, terminal_progress, to_file
 from blindsight.errors import InputError
 from blindsight.files import atomic_writer, cache_folder
 
@@ -18,11 +19,35 @@ if TYPE_CHECKING:  # what reads pictures brings scikit-learn, which other comman
 app = Commands(help="List, fetch and look at collections of pictures.")
 
 NameArgument = Annotated[str, Argument(help="Name of the collection; `blindsight data list` shows them.")]
-ReaderOption = Annotated[
-    list[str] | None,
-    Option("-o", "--option", help="Option of the collection's reader, e.g. split=test; may be repeated."),
-]
-SizeOption = Annotated[int | None, Option(help="Side of the pictures in pixels.", min=1)]
+
+
+@dataclass(frozen=True)
+class Read:
+    """How a collection is read."""
+
+    path: options.PathOption = None
+    count: options.CountOption = None
+    size: Annotated[int | None, Option(help="Side of the pictures in pixels.", min=1)] = None
+    option: Annotated[
+        list[str] | None,
+        Option("-o", "--option", help="Option of the collection's reader, e.g. split=test; may be repeated."),
+    ] = None
+    seed: options.SeedOption = 0
+
+    def load(self, name: str, count: int | None = None) -> "Dataset":
+        from blindsight.data import load
+
+        asked: dict[str, Any] = {
+            "path": self.path,
+            "count": self.count or count,
+            "size": self.size,
+            "random_state": self.seed,
+        }
+        given = dict(_option(text) for text in self.option or ())
+        for key in given.keys() & {*asked, "name", "cache", "progress"}:
+            raise InputError(f"{key} is no option of a reader; the command has options of its own (see --help).")
+        with terminal_progress() as progress:
+            return load(name, **asked, progress=progress, **given)
 
 
 @app.command("list", example="data list")
@@ -61,14 +86,10 @@ def fetch_collection(
 @app.command("info", example="data info folder --path photos")
 def show_information(
     name: NameArgument,
-    path: options.PathOption = None,
-    count: options.CountOption = None,
-    size: SizeOption = None,
-    option: ReaderOption = None,
-    seed: options.SeedOption = 0,
+    read: Read,
 ) -> None:
     """Say what a collection holds: pictures, labels, attributes, persons, what was skipped, and the terms."""
-    dataset = _load(name, path, count, size, seed, option)
+    dataset = read.load(name)
     document = _describe(dataset)
     facts = [
         (key.replace("_", " "), " x ".join(map(str, value)) if key == "size" else str(value))
@@ -87,19 +108,15 @@ def show_information(
 @app.command("show", example="data show faces --attributes smiling --out sheet.png")
 def show_pictures(
     name: NameArgument,
+    read: Read,
     attributes: Annotated[str | None, Option(help="With and without these, e.g. smiling,eyeglasses.")] = None,
-    out: Annotated[Path, Option(help="The contact sheet to write (PNG).")] = Path("out/sheet.png"),
-    path: options.PathOption = None,
-    count: options.CountOption = None,
-    size: SizeOption = None,
-    option: ReaderOption = None,
-    seed: options.SeedOption = 0,
+    out: Annotated[Path, Option(help="The contact sheet to write (PNG).", callback=to_file)] = Path("out/sheet.png"),
 ) -> None:
     """Write a contact sheet of the pictures, or of those with and without some attributes."""
     from blindsight.data import attribute_sheet, contact_sheet
 
     asked = split_names(attributes or "")
-    dataset = _load(name, path, count or (600 if asked else 48), size, seed, option)
+    dataset = tell_skipped(read.load(name, 600 if asked else 48))
     if dataset.images is None:
         raise InputError(f"{name} holds ready-made features and no pictures: there is nothing to show.")
     sheet = attribute_sheet(dataset, asked) if asked else contact_sheet(dataset.images[:48])
@@ -112,38 +129,24 @@ def show_pictures(
 @app.command("features", example="data features faces --features pixels --out features.npz")
 def make_features(
     name: NameArgument,
+    read: Read,
     features: options.FeaturesOption = "pixels",
-    out: Annotated[Path, Option(help="The file to write (npz: features, names).")] = Path("out/features.npz"),
-    path: options.PathOption = None,
-    count: options.CountOption = None,
-    size: SizeOption = None,
-    option: ReaderOption = None,
-    seed: options.SeedOption = 0,
+    out: Annotated[Path, Option(help="The file to write (npz: features, names).", callback=to_file)] = Path(
+        "out/features.npz"
+    ),
 ) -> None:
     """Turn pictures into features: SensorSift's pixel pipeline, a pretrained embedding, or your own ONNX model."""
     import numpy as np
 
     from blindsight.data import extract, pipeline
 
-    dataset = _load(name, path, count, size, seed, option)
+    dataset = tell_skipped(read.load(name))
     with terminal_progress() as progress:
-        found = extract(dataset, pipeline(features, random_state=seed), cache=cache_folder(), progress=progress)
+        found = extract(dataset, pipeline(features, random_state=read.seed), cache=cache_folder(), progress=progress)
     with atomic_writer(out, private=True) as stream:
         np.savez_compressed(stream, features=found, names=np.array(dataset.names, dtype=np.str_))
     document = {"features": str(out), "rows": found.shape[0], "dimensions": found.shape[1], "kind": features}
     show(document, f"{found.shape[0]} x {found.shape[1]} features of {dataset.name}: {out}")
-
-
-def _load(
-    name: str, path: Path | None, count: int | None, size: int | None, seed: int, options: list[str] | None
-) -> "Dataset":
-    from blindsight.data import load
-
-    given = dict(_option(text) for text in options or ())
-    for key in given.keys() & {"name", "path", "cache", "count", "size", "random_state", "progress"}:
-        raise InputError(f"{key} is no option of a reader; the command has options of its own (see --help).")
-    with terminal_progress() as progress:
-        return load(name, path=path, count=count, size=size, random_state=seed, progress=progress, **given)
 
 
 def _option(text: str) -> tuple[str, Any]:

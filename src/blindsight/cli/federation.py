@@ -4,13 +4,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.markup import escape
 from typer import Argument, Option, confirm
 
 from blindsight.cli import options
-from blindsight.cli.options import Commands, Settings, show, table
+from blindsight.cli.options import Commands, Settings, hint, show, table, tell_skipped, to_file, to_folder
 from blindsight.errors import InputError, PrivacyError, ServiceError
-from blindsight.files import atomic_writer, check_writable
+from blindsight.files import atomic_writer, check_writable, storage_errors
 
 if TYPE_CHECKING:
     from blindsight.federated.identity import Identity
@@ -21,23 +20,25 @@ OperatorOption = Annotated[Path, Option(help="The operator's folder, which nobod
 app = Commands(help="Keys, fingerprints, certificates and kept runs for learning across machines.")
 
 
-@app.command("invite", example="federation invite north --home hub")
+@app.command("invite", example="federation invite north --home operator")
 def invite(
     name: Annotated[str, Argument(help='An owner\'s name, or "key generator".')],
     home: OperatorOption,
     address: Annotated[str, Option(help="With the first invitation: where nodes reach the SuperLink, HOST:PORT.")] = "",
     flower_app: Annotated[Path | None, Option("--app", help="With the first: a Flower app of your own.")] = None,
-    out: Annotated[Path | None, Option(help="The file to write; NAME.invitation by default.")] = None,
+    out: Annotated[Path | None, Option(help="The file to write; NAME.invitation by default.", callback=to_file)] = None,
 ) -> None:
     """Write the one file that a party needs to join; give it to that party alone."""
     from blindsight.federated.commands import APP, app_digest
     from blindsight.federated.invite import WHY_THREE, Federation
+    from blindsight.sums.terms import KEY_GENERATOR
 
     if not (home / "federation.json").exists():
         if not address:
             raise InputError(f"{home} is no federation's folder yet: the first invitation needs --address HOST:PORT.")
         Federation.begin(home, address, app_digest(flower_app or APP))
     path = out or Path(f"{name.replace(' ', '-')}.invitation")
+    data = () if name == KEY_GENERATOR else ("--data", f"{path.stem}.npz")
     with Federation.editing(home) as federation:
         invitation = federation.invite(name)
     with atomic_writer(path, private=True) as stream:
@@ -45,11 +46,11 @@ def invite(
     show(
         {"name": name, "path": str(path), "address": invitation.address, "app": invitation.app},
         f"Three owners are the least, and a key generator that is none of them. {WHY_THREE}",
-        f"{escape(str(path))} lets {escape(name)} join once: blindsight federation join {escape(path.name)} --home ...",
+        f"{path} lets {name} join once: {hint('federation', 'join', path.name, '--home', path.stem, *data)}",
     )
 
 
-@app.command("serve", example="federation serve --home hub")
+@app.command("serve", example="federation serve --home operator")
 def serve_federation(
     home: OperatorOption,
     host: Annotated[str, Option(help="The address to listen on; its control interface is for this machine alone.")] = (
@@ -62,11 +63,11 @@ def serve_federation(
     serve(home.expanduser().resolve(), host=host, tell=lambda sentence: sys.stderr.write(f"{sentence}\n"))
 
 
-@app.command("run", example="federation run --home hub --public public.npz --agreed agreed.npz --out model")
+@app.command("run", example="federation run --home operator --public public.npz --agreed agreed.npz --out model")
 def run_federation(
     home: OperatorOption,
     public: Annotated[Path, Option(help="Public features and labels, from `federation data --public`.")],
-    out: Annotated[Path, Option(help="Folder for the model and its report.")],
+    out: Annotated[Path, Option(help="Folder for the model and its report.", callback=to_folder)],
     agreed: Annotated[Path | None, Option(help="What all sites do with their pictures; kept with the model.")] = None,
     validation: Annotated[Path | None, Option(help="Features and labels on which rounds are scored.")] = None,
     owners: Annotated[int, Option(help="How many owners to wait for.", min=3)] = 3,
@@ -76,9 +77,13 @@ def run_federation(
 ) -> None:
     """Let the parties that have joined learn together; `federation serve` runs meanwhile, on this machine."""
     from blindsight.federated.commands import ConfigValue, run_app
+    from blindsight.learn.comparison import choose_scheme
     from blindsight.learn.model import Pictures
 
-    check_writable(out)
+    choose_scheme(scheme)
+    for path in (public, *([validation] if validation else [])):
+        with storage_errors("read", path):
+            path.stat()
     pictures = None if agreed is None else Pictures.load(agreed)
     model = out.expanduser().resolve() / "model.npz"
     paths = {"public": public, "validation": validation, "out": out}
@@ -90,11 +95,11 @@ def run_federation(
     run_app(home.expanduser().resolve(), settings)
     if not model.exists() or model.stat().st_mtime_ns == before:
         raise ServiceError("the run has ended without a model; the lines above say why.")
-    hint = "" if agreed is not None else " With --agreed it would answer for pictures."
+    more = "With --agreed it would answer for pictures."
     if pictures is not None:
         pictures.save(out / "pictures.npz")
-        hint = f" Apply it to pictures: blindsight learn predict {escape(str(out))} FOLDER"
-    show({"model": str(model)}, f"Model and report are in {escape(str(out))}.{hint}")
+        more = f"It answers for pictures: {hint('learn', 'predict', '--help')}"
+    show({"model": str(model)}, f"Model and report are in {out}. {more}")
 
 
 @app.command("join", example="federation join north.invitation --home north")
@@ -117,7 +122,7 @@ def join(
     names = ", ".join(admission.members.fingerprints)
     show(
         {"name": invitation.name, "code": admission.code, "members": dict(admission.members.fingerprints)},
-        f"{escape(names)}: {admission.code}",
+        f"{names}: {admission.code}",
         "Everybody must see this code. Compare it by telephone or in person, not through the operator's machines.",
     )
     if code:
@@ -134,7 +139,7 @@ def join(
 def make_data(
     pictures: Annotated[Path, Argument(help="A folder per class, or a table (.csv) of pictures.")],
     agreed: Annotated[Path, Option(help="What all sites do with their pictures; written with --public, else read.")],
-    out: Annotated[Path, Option(help="The file for `data` of a node, or `public` of a run.")],
+    out: Annotated[Path, Option(help="The file for `data` of a node, or `public` of a run.", callback=to_file)],
     public: Annotated[bool, Option("--public", help="These are the public pictures: write what is agreed.")] = False,
     features: options.FeaturesOption = "pixels",
     components: options.ComponentsOption = 200,
@@ -152,30 +157,31 @@ def make_data(
     from blindsight.data.features import reading_side
     from blindsight.learn.model import Pictures
 
-    check_writable(out.parent)
+    if public:
+        check_writable(agreed.parent)
     known = None if public else Pictures.load(agreed)
-    kind = "csv" if pictures.suffix.lower() == ".csv" else "folder"
     with options.terminal_progress() as progress:
         side = reading_side(named(features)) if known is None else known.side
-        found = load(kind, path=pictures, size=side, progress=progress)
+        found = tell_skipped(load(options.kind_of(pictures), path=pictures, size=side, progress=progress))
         if known is None:
             known = Pictures.agree(found, features, components=components, attributes=attributes)
             known.save(agreed)
         X, y = known.transform(found), known.answered(found)
     with atomic_writer(out, private=not public) as stream:
         np.savez(stream, allow_pickle=False, features=X, labels=y)
+    site = pictures.absolute().stem
+    words: list[Any] = ["join", f"{site}.invitation", "--home", site, "--data", out]
+    if public:
+        words = ["run", "--home", "operator", "--public", out, "--agreed", agreed, "--out", "model"]
     shape = {"pictures": len(X), "columns": X.shape[1], "answers": list(known.answers)}
     show(
         {"out": str(out), "agreed": str(agreed)} | shape,
-        f"{len(X):,} pictures, {X.shape[1]} columns, {len(known.answers)} answers: {escape(', '.join(known.answers))}.",
-        f"For the run: blindsight federation run --home HUB --public {escape(str(out))} --agreed {escape(str(agreed))} "
-        "--out model"
-        if public
-        else f"For your node: blindsight federation join INVITATION --home HOME --data {escape(str(out))}",
+        f"{len(X):,} pictures, {X.shape[1]} columns, {len(known.answers)} answers: {', '.join(known.answers)}.",
+        f"Next: {hint('federation', *words)}",
     )
 
 
-@app.command("status", example="federation status --home hub")
+@app.command("status", example="federation status --home operator")
 def federation_status(home: OperatorOption) -> None:
     """Show who was invited, who has joined, whose node is online, and the code that everybody must see."""
     from blindsight.federated.commands import operator_of
@@ -191,17 +197,16 @@ def federation_status(home: OperatorOption) -> None:
     except ServiceError:
         online, stands = None, dict.fromkeys(nodes, "has joined; the SuperLink does not answer")
     rows = [
-        (name, stands.get(name, "has joined" if name in joined else "is awaited"), str(nodes.get(name, "")),
-         members.get(name, ""))
+        (name, stands.get(name, "has joined" if name in joined else "is awaited"), members.get(name, ""))
         for name in sorted({*federation.codes, *joined})
-    ]  # fmt: skip
-    document = {"address": federation.address, "app": federation.app, "code": federation.code,
-                "members": dict(members), "awaited": list(federation.awaited), "online": online}  # fmt: skip
-    columns = ("party", "stands", "node", "fingerprint")
-    show(document, table(f"Federation at {escape(federation.address)}", columns, rows), f"Code: {federation.code}")
+    ]
+    document: dict[str, Any] = {"address": federation.address, "app": federation.app, "code": federation.code}
+    document |= {"members": dict(members), "awaited": list(federation.awaited), "nodes": nodes, "online": online}
+    columns = ("party", "stands", "fingerprint")
+    show(document, table(f"Federation at {federation.address}", columns, rows), f"Code: {federation.code}")
 
 
-@app.command("remove", example="federation remove north --home hub")
+@app.command("remove", example="federation remove north --home operator")
 def remove_party(
     name: Annotated[str, Argument(help="The party that is to leave, or whose keys are lost.")], home: OperatorOption
 ) -> None:
@@ -213,23 +218,33 @@ def remove_party(
         node = federation.remove(name)
     if node is not None:
         operator_of(federation).unregister(node)
-    show({"removed": name, "code": federation.code}, f"{escape(name)} is removed. New code: {federation.code}",
-         "The key generator must join again with its invitation, to take the new list.")  # fmt: skip
+    show(
+        {"removed": name, "code": federation.code},
+        f"{name} is removed. New code: {federation.code}",
+        "The key generator must join again with its invitation, to take the new list.",
+    )
 
 
-@app.command("rotate", example="federation rotate --home hub --out handover")
-def rotate(home: OperatorOption, out: Annotated[Path, Option(help="The hand-over to write, for every party.")]) -> None:
+@app.command("rotate", example="federation rotate --home operator --out handover")
+def rotate(
+    home: OperatorOption,
+    out: Annotated[Path, Option(help="The hand-over to write, for every party.", callback=to_file)],
+) -> None:
     """Make another authority and certificates; parties follow with the hand-over, without new invitations."""
     from blindsight.federated.invite import Federation
+    from blindsight.sums.terms import AGGREGATOR
 
     with Federation.editing(home) as federation:
         hand_over = federation.rotate()
+    parties = sorted(set(federation.joined) - {AGGREGATOR})
     with atomic_writer(out) as stream:
         stream.write(hand_over)
     show(
         {"hand_over": str(out), "code": federation.code},
         f"New code: {federation.code}",
-        f"Start the SuperLink again. Each party: blindsight federation follow {escape(out.name)} --home ...",
+        f"Start the SuperLink again: {hint('federation', 'serve', '--home', home)}",
+        "Each party then follows:",
+        *(hint("federation", "follow", out.name, "--home", name.replace(" ", "-")) for name in parties),
     )
 
 
@@ -289,7 +304,7 @@ def list_members(
         sys.stdout.write(listed.to_toml())  # as it is: it may go straight into a file
         return
     document = {"members": dict(listed.fingerprints), "owners": list(listed.owners), "path": out and str(out)}
-    show(document, f"{len(listed.fingerprints)} members, {len(listed.owners)} of them owners: {escape(str(out))}")
+    show(document, f"{len(listed.fingerprints)} members, {len(listed.owners)} of them owners: {out}")
 
 
 @app.command("certificates", example="federation certificates --out tls --host hub.example.org")
@@ -309,7 +324,7 @@ def certificates(
         ("server_key", str(made.server_key), "the server alone: secret"),
     ]
     document = {name: path for name, path, _ in rows} | {"hosts": host, "days": days}
-    show(document, table(f"TLS for {escape(', '.join(host))}, {days} days", ("what", "file", "for"), rows))
+    show(document, table(f"TLS for {', '.join(host)}, {days} days", ("what", "file", "for"), rows))
 
 
 @app.command("node-key", example="federation node-key --out node")
@@ -321,12 +336,8 @@ def node_key(
 
     private = out / "node.key"
     public = make_node_key(private)
-    rows = [
-        ("private", str(private), "the node alone: secret"),
-        ("public", str(public), "the server"),
-    ]
-    document = {name: path for name, path, _ in rows}
-    show(document, table("Key of a node", ("what", "file", "for"), rows))
+    rows = [("private", str(private), "the node alone: secret"), ("public", str(public), "the server")]
+    show({name: path for name, path, _ in rows}, table("Key of a node", ("what", "file", "for"), rows))
 
 
 @app.command("runs", example="federation runs --home north")
@@ -339,12 +350,12 @@ def list_runs(home: options.HomeOption) -> None:
     name, runs = place.identity.name, kept_runs(place)
     document = {"name": name, "runs": [_run_document(run) for run in runs]}
     if not runs:
-        show(document, f"{escape(name)} keeps no run.")
+        show(document, f"{name} keeps no run.")
         return
     rows = [(run.name, run.scheme, str(len(run.members)), f"{run.weights:,}", run.stands) for run in runs]
     columns = ("run", "scheme", "members", "weights", "stands")
-    record = [escape(f"{run.name}: {sentence}") for run in runs for sentence in run.record]
-    show(document, table(f"Runs of {escape(name)}", columns, rows, numbers=("members", "weights")), *record)
+    record = [f"{run.name}: {sentence}" for run in runs for sentence in run.record]
+    show(document, table(f"Runs of {name}", columns, rows, numbers=("members", "weights")), *record)
 
 
 @app.command("forget", example="federation forget --home north --run RUN")
@@ -363,30 +374,23 @@ def forget(
     lost = " and the record of what was opened" if gone.record else ""
     show(
         document,
-        f"{escape(name)} has forgotten the run {escape(gone.name)}: its keys and state{lost}, {files} files in "
-        f"{escape(str(gone.folder))}.",
+        f"{name} has forgotten the run {gone.name}: its keys and state{lost}, {files} files in {gone.folder}.",
         "It cannot go on with this run. Copies in backups are not deleted.",
     )
 
 
 def _run_document(run: "KeptRun") -> dict[str, Any]:
-    return {
-        "run": run.name,
-        "scheme": run.scheme,
-        "members": list(run.members),
-        "weights": run.weights,
-        "stands": run.stands,
-        "opened": list(run.record),
-        "folder": str(run.folder),
-    }
+    kept = {name: getattr(run, name) for name in ("scheme", "weights", "stands")}
+    lists = {"members": list(run.members), "opened": list(run.record)}
+    return {"run": run.name} | kept | lists | {"folder": str(run.folder)}
 
 
 def _show_identity(identity: "Identity", path: Path, *, made: bool) -> None:
     fingerprint = identity.public.fingerprint
     document = {"name": identity.name, "fingerprint": fingerprint, "path": str(path), "made": made}
-    lines = [f"{escape(identity.name)}  {fingerprint}"]
+    lines = [f"{identity.name}  {fingerprint}"]
     if made:
-        lines += [f"Its keys are in {escape(str(path))}: keep them. Tell the others the fingerprint, in person."]
+        lines += [f"Its keys are in {path}: keep them. Tell the others the fingerprint, in person."]
     show(document, *lines)
 
 

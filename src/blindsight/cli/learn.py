@@ -2,7 +2,7 @@
 
 import csv
 import io
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,15 +13,19 @@ from blindsight.cli.options import (
     Commands,
     LiveTable,
     chosen,
+    hint,
     show,
     split_names,
     split_numbers,
     table,
+    tell_skipped,
     terminal_progress,
+    to_file,
+    to_folder,
     write_json,
 )
 from blindsight.errors import InputError
-from blindsight.files import as_path, atomic_writer, cache_folder, check_writable
+from blindsight.files import as_path, atomic_writer, cache_folder, storage_errors
 
 if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands should not wait for
     from collections.abc import Mapping
@@ -41,27 +45,103 @@ _SHOWN = ("centralised", "never updated", "local only", "selective sharing", "Fe
 _COLUMNS = ("round", "score", "sparsity", "kB/owner", "training s", "owners s", "aggregator s", "key generator s")
 
 
+@dataclass(frozen=True)
+class Collected(options.Collected):
+    """One collection, which the owners share out."""
+
+    owners: options.OwnersOption = 5
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the owners learn from."""
+
+    features: options.FeaturesOption = "pixels"
+    components: options.ComponentsOption = 200
+
+
+@dataclass(frozen=True)
+class Own:
+    """Owners with pictures of their own."""
+
+    owner: Annotated[
+        list[str] | None,
+        Option("--owner", help="An owner's own pictures, NAME=PATH (a folder per class, or a table); once for each."),
+    ] = None
+    public: Annotated[
+        Path | None, Option("--public", help="With --owner: public pictures, which say what the classes are.")
+    ] = None
+    test: Annotated[
+        Path | None, Option("--test", help="With --owner: pictures for the score; default: a part of the public ones.")
+    ] = None
+
+    def sites(self, collected: Collected, sharing: str | None = None) -> "Sites | None":
+        """Return where the owners' own pictures lie, or None where they share one collection out."""
+        from blindsight.data.study import Sites
+        from blindsight.learn.owners import name_owners
+
+        if not self.owner:
+            if self.public or self.test:
+                raise InputError(
+                    "--public and --test belong to owners with pictures of their own: name them by --owner."
+                )
+            return None
+        if collected.data or collected.path or collected.count or sharing:
+            raise InputError(
+                "with --owner each brings its own pictures. Leave --data, --path, --count and --sharing out."
+            )
+        named = dict(owner.split("=", 1) for owner in self.owner if "=" in owner)
+        if len(named) < len(self.owner) or not all(named) or not all(named.values()):
+            raise InputError(f"--owner is NAME=PATH, once for each name; got {', '.join(self.owner)}.")
+        if self.public is None:
+            raise InputError("owners need public pictures that say what the classes are. Name them by --public.")
+        name_owners(named)
+        places = {name: as_path(path).absolute() for name, path in named.items()}
+        for place in (*places.values(), self.public, *([self.test] if self.test else [])):
+            with storage_errors("read", place):
+                place.stat()
+        test = None if self.test is None else str(self.test.absolute())
+        return Sites({name: str(place) for name, place in places.items()}, str(self.public.absolute()), test)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """How updates are added up."""
+
+    rounds: options.RoundsOption = 10
+    scheme: options.SchemeOption = "masks"
+    key_bits: options.KeyOption = 3072
+    keys: Annotated[str, Option("--keys", help="Kind of the Paillier key: subgroup (fast) or conservative.")] = (
+        "subgroup"
+    )
+    sparsity: options.SparsityOption = None
+
+    def check(self) -> "Choice":
+        from blindsight.crypto.paillier import check_key_bits, check_keys
+        from blindsight.learn.comparison import choose_scheme
+
+        choice = choose_scheme(self.scheme)
+        check_key_bits(self.key_bits)
+        check_keys(self.keys)
+        if self.sparsity is not None and not 0 <= self.sparsity < 1:
+            raise InputError(f"sparsity must be in [0, 1); got {self.sparsity}.")
+        return choice
+
+
+AttributesOption = Annotated[str, Option(help="Learn these attributes instead of the classes.")]
+
+
 @app.command("encrypted", example="learn encrypted --owner north=DIR --owner east=DIR --owner west=DIR --public DIR")
 def learn_encrypted(
-    data: options.DataOption = "digits",
-    path: options.PathOption = None,
-    count: options.CountOption = None,
-    owner: options.SiteOption = None,
-    public: options.SitePublicOption = None,
-    test: options.SiteTestOption = None,
-    features: options.FeaturesOption = "pixels",
-    components: options.ComponentsOption = 200,
-    attributes: options.AttributesOption = "",
-    owners: options.OwnersOption = 5,
+    collected: Collected,
+    own: Own,
+    seen: Seen,
+    sums: Sums,
+    attributes: AttributesOption = "",
     sharing: Annotated[
         Literal["equal", "by-class", "by-person"] | None,
-        Option(help="How; by default by person where persons are known, else equally."),
+        Option(help="How they share it out; by default by person where persons are known, else equally."),
     ] = None,
-    rounds: options.RoundsOption = 10,
-    scheme: options.SchemeOption = "masks",
-    key_bits: options.KeyOption = 3072,
-    keys: options.KeysOption = "subgroup",
-    sparsity: options.SparsityOption = None,
     minimum_per_position: Annotated[
         int | None,
         Option(
@@ -93,7 +173,6 @@ def learn_encrypted(
     record: Annotated[
         bool, Option("--record", help="Keep one round with every update in the clear, for `blindsight audit`.")
     ] = False,
-    seed: options.SeedOption = 0,
 ) -> None:
     """Train one linear classifier from several owners by encrypted rounds; write model, statement and report.
 
@@ -102,27 +181,23 @@ def learn_encrypted(
     """
     from blindsight.dp.ledger import Ledger
     from blindsight.learn.estimators import FederatedClassifier
-    from blindsight.learn.owners import name_owners
 
-    choice = _check_options(scheme, key_bits, sparsity, keys)
-    sites = _sites(owner, public, test, shared=data != "digits" or any((path, sharing, count)))
-    learner = chosen(FederatedClassifier, locals(), random_state=seed, record=record or epsilon is None)
+    choice, sites = sums.check(), own.sites(collected, sharing)
+    asked = vars(sums) | locals()
+    learner = chosen(FederatedClassifier, asked, random_state=collected.seed, record=record or epsilon is None)
+    data, owners = collected.name, collected.owners
     if sites is not None:
-        name_owners(sites.owners)
         data, owners = "own pictures", len(sites.owners)
     learner.check(owners)
-    check_writable(out)
-    study, pictures = _study(data, path, count, (features, components), attributes, owners, sharing, seed, sites)
+    study, pictures = _study(collected, seen, attributes, sharing, sites)
     learner.set_params(multilabel=study.multilabel, classes=study.classes)
-    where = None if path is None else str(path.absolute())
-    described: dict[str, Any] = {"data": data, "path": where, "count": count, "seed": seed}
-    described |= {"features": features, "components": components, "attributes": attributes, "owners": owners}
+    described = asdict(collected) | asdict(seen) | {"data": data, "owners": owners, "attributes": attributes}
+    described |= {"path": collected.path and str(collected.path.absolute()), "sharing": sharing, "scheme": sums.scheme}
     described |= {} if sites is None else {"sites": asdict(sites)}
-    described |= {"sharing": sharing, "scheme": scheme, "protocol": {"rounds": rounds, "sparsity": sparsity}}
-    if epsilon is not None:
-        asked = {"epsilon": epsilon, "delta": delta, "unit": unit, "clip": clip}
-        described["protocol"] |= asked | {"colluders": colluders, "drop_outs": drop_outs}
+    noise = ("epsilon", "delta", "unit", "clip", "colluders", "drop_outs") if epsilon is not None else ()
+    described["protocol"] = {name: asked[name] for name in ("rounds", "sparsity", *noise)}
     write_json(out / "run.json", {"schema": "blindsight/run", "version": 1} | described)
+    title = f"Learning {data} from {owners} owners by {sums.scheme}"
     learner.fit(
         study.owners,
         public=study.public,
@@ -130,7 +205,7 @@ def learn_encrypted(
         ledger=None if ledger is None else Ledger(ledger),
         scope=data,
         checkpoint=out / "checkpoint" if resume else None,
-        on_round=_told_and_kept(out, LiveTable(f"Learning {data} from {owners} owners by {scheme}", _COLUMNS)),
+        on_round=_told_and_kept(out, LiveTable(title, _COLUMNS)),
     )
     write_json(out / "history.json", [report.to_dict() for report in learner.history_])
     learner.model_.save(out / "model.npz")
@@ -143,38 +218,30 @@ def learn_encrypted(
         learner.recorded_.save(out / "recorded-round.npz")
     if learner.views_ or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report
         _write_report(out, data, learner, owners, compare)
-    final = learner.history_[-1]
-    document = {
-        "model": str(out / "model.npz"),
-        "report": str(out / "report.html"),
-        "public_score": learner.public_score_,
-        "score": final.score,
-        "history": [report.to_dict() for report in learner.history_],
-        "statement": learner.statement_.to_dict(),
-    }
-    show(
-        document,
+    before, final = learner.public_score_ or 0.0, learner.history_[-1].score or 0.0
+    lines = [
         f"\nScheme {choice}.",
-        f"From {learner.public_score_:.1%} (public data) to {final.score:.1%} in {len(learner.history_)} rounds.",
+        f"From {before:.1%} (public data) to {final:.1%} in {len(learner.history_)} rounds.",
+    ]
+    if final <= before and seen.features == "pixels" and pictures is not None:
+        lines.append(
+            "Learning together did not help here. --features embedding tells more of photographs (extra deep)."
+        )
+    show(
+        {"model": str(out / "model.npz"), "report": str(out / "report.html"), "public_score": before, "score": final}
+        | {"history": [report.to_dict() for report in learner.history_], "statement": learner.statement_.to_dict()},
+        *lines,
         learner.statement_.headline(),
-        f"Model, statement and report are in {out}."
-        + ("" if pictures is None else f"\nApply it to pictures: blindsight learn predict {out} FOLDER"),
+        f"Model, statement and report are in {out}.",
+        *(() if pictures is None else (_predict_hint(out, collected, own),)),
     )
 
 
-@app.command(
-    "network",
-    example="learn network --model net.py:Net --epsilon 4 --delta 1e-5 --unit record",
-)
+@app.command("network", example="learn network --model net.py:Net --epsilon 4 --delta 1e-5 --unit record")
 def learn_network(
+    collected: Collected,
+    own: Own,
     model: Annotated[str, Option(help="Your torch module, as in net.py:Net; called with the number of classes.")],
-    data: options.DataOption = "digits",
-    path: options.PathOption = None,
-    count: options.CountOption = None,
-    owner: options.SiteOption = None,
-    public: options.SitePublicOption = None,
-    test: options.SiteTestOption = None,
-    owners: options.OwnersOption = 5,
     side: Annotated[int, Option(help="With --owner: size at which pictures are read.", min=8)] = 32,
     epsilon: Annotated[float | None, Option(help="Prove this much of the run; needs --delta and --unit.")] = None,
     delta: Annotated[float | None, Option(help="Of epsilon; below one over the number of pictures.")] = None,
@@ -185,36 +252,32 @@ def learn_network(
     local_steps: Annotated[int | None, Option(help="Passes over them; default: 5.", min=1)] = None,
     learning_rate: Annotated[float | None, Option(help="Default: by the optimiser and epsilon.")] = None,
     decay: Annotated[float | None, Option(help="In the t-th upload the rate is divided by 1 + decay t.")] = None,
-    optimiser: Annotated[Literal["sgd", "rmsprop", "adam"], Option(help="How participants descend.")] = "sgd",
+    optimiser: options.OptimiserOption = "sgd",
     passes: Annotated[int, Option(help="How often all pictures are gone through.", min=1)] = 1,
-    scheme: Annotated[str | None, Option(help="Add uploads up unseen: block-dphe, dphe, bfv or masks.")] = None,
+    scheme: options.HiddenOption = None,
     out: options.ModelOutOption = Path("out/network"),
-    seed: options.SeedOption = 0,
 ) -> None:
     """Train your own torch module from several owners' pictures, with (epsilon, delta); write model and statement.
 
     blindsight learn network --model net.py:Net --owner north=DIR --owner east=DIR --owner west=DIR --public DIR
     """
-    from dataclasses import replace
-
     from blindsight.data.study import divide
     from blindsight.selective.accounting import number_of
     from blindsight.selective.estimator import SelectiveClassifier
     from blindsight.selective.networks import module_maker
 
+    seed = collected.seed
     learner = chosen(SelectiveClassifier, locals(), module=None, random_state=seed)
     learner.check()
     make = module_maker(model)
-    sites = _sites(owner, public, test, shared=data != "digits" or any((path, count)))
-    check_writable(out)
+    sites = own.sites(collected)
     with terminal_progress() as progress:
         if sites is None:
-            from blindsight.data import load
-
-            dataset = load(data, path=path, count=count, random_state=seed, progress=progress)
-            division = divide(dataset, owners=owners, random_state=seed)
+            dataset = collected.load(progress)
+            division = divide(dataset, owners=collected.owners, random_state=seed)
         else:
             dataset, division = sites.read((), side=side, random_state=seed, progress=progress)
+            tell_skipped(dataset)
     if dataset.images is None or dataset.labels is None:
         raise InputError(f"a network learns the classes of pictures; {dataset.name} has none.")
     names = division.names or tuple(f"owner {number}" for number in range(1, len(division.owners) + 1))
@@ -237,7 +300,8 @@ def learn_network(
         f"From {learner.public_score_:.1%} (public pictures) to {learner.score_:.1%} in {learner.uploads_} uploads, "
         f"{learner.plan_.batch_size} pictures and {number_of(learner.plan_.local_steps, 'local step')} each.",
         learner.statement_.headline(),
-        f"Model and statement are in {out}.\nApply it to pictures: blindsight learn predict {out} FOLDER",
+        f"Model and statement are in {out}.",
+        _predict_hint(out, collected, own),
     )
 
 
@@ -245,14 +309,12 @@ def learn_network(
 def learn_predict(
     run: Annotated[Path, Argument(help="Folder that `learn encrypted` or `learn network` wrote.")],
     pictures: Annotated[Path, Argument(help="Folder of pictures, at any depth; their folders' names are not used.")],
-    out: Annotated[Path | None, Option(help="Write the answers as a table (.csv) as well.")] = None,
+    out: Annotated[Path | None, Option(help="Write the answers as a table (.csv) as well.", callback=to_file)] = None,
 ) -> None:
     """Say what the model of a run sees on pictures: blindsight learn predict out/learn PICTURES"""
     from blindsight.data import load
     from blindsight.learn.model import load_model
 
-    if out is not None:
-        check_writable(out.parent)
     if (run / "network.npz").is_file():
         from blindsight.selective.estimator import NetworkModel
 
@@ -261,7 +323,7 @@ def learn_predict(
         model = load_model(run)
     several = model.answers if model.multilabel else ()
     with terminal_progress() as progress:
-        found = load("folder", path=pictures, size=model.side, keep_copies=True, progress=progress)
+        found = tell_skipped(load("folder", path=pictures, size=model.side, keep_copies=True, progress=progress))
         answers = model.predict(found)
     columns = ("picture", *(several or ("class",)))
     rows = [
@@ -274,39 +336,28 @@ def learn_predict(
         with atomic_writer(out) as stream:
             stream.write(text.getvalue().encode())
     named = {name: row if several else row[0] for name, *row in rows}
-    document = {"answers": named, "skipped": list(found.skipped)}
-    skipped = [f"{len(found.skipped)} files could not be read."] if found.skipped else []
-    show(document, table(f"{len(rows)} pictures", columns, rows), *skipped)
+    show({"answers": named, "skipped": list(found.skipped)}, table(f"{len(rows)} pictures", columns, rows))
 
 
 @app.command("cluster", example="learn cluster --data digits --owners 5 --clusters 10")
 def learn_clusters(
-    data: options.DataOption = "digits",
-    path: options.PathOption = None,
-    count: options.CountOption = None,
-    features: options.FeaturesOption = "pixels",
-    components: options.ComponentsOption = 200,
+    collected: Collected,
+    seen: Seen,
+    sums: Sums,
     clusters: Annotated[int | None, Option(help="How many; default: the classes.", min=2)] = None,
-    owners: options.OwnersOption = 5,
-    rounds: options.RoundsOption = 10,
-    scheme: options.SchemeOption = "masks",
-    key_bits: options.KeyOption = 3072,
-    keys: options.KeysOption = "subgroup",
-    sparsity: options.SparsityOption = None,
     out: options.ModelOutOption = Path("out/cluster"),
     resume: options.ResumeOption = False,
-    seed: options.SeedOption = 0,
 ) -> None:
     """Find clusters in several owners' pictures by encrypted rounds; classes, where known, only judge the result."""
     from blindsight.learn.estimators import FederatedKMeans
 
-    choice = _check_options(scheme, key_bits, sparsity, keys)
-    check_writable(out)
-    study, _ = _study(data, path, count, (features, components), "", owners, None, seed)
+    choice = sums.check()
+    study, _ = _study(collected, seen)
     if clusters is None and study.multilabel:
-        raise InputError(f"{data} has attributes and no classes: say how many clusters to find (--clusters).")
-    learner = chosen(FederatedKMeans, locals(), n_clusters=clusters or len(study.answers), random_state=seed)
-    live = LiveTable(f"Clustering {data} from {owners} owners by {scheme}", _COLUMNS)
+        raise InputError(f"{collected.name} has attributes and no classes: say how many clusters to find (--clusters).")
+    many = clusters or len(study.answers)
+    learner = chosen(FederatedKMeans, vars(sums), n_clusters=many, random_state=collected.seed)
+    live = LiveTable(f"Clustering {collected.name} from {collected.owners} owners by {sums.scheme}", _COLUMNS)
     learner.fit(
         {name: pair[0] for name, pair in study.owners.items()},
         public=study.public[0],
@@ -316,32 +367,28 @@ def learn_clusters(
     )
     learner.model_.save(out / "model.npz")
     write_json(out / "statement.json", learner.statement_.to_dict())
-    final = learner.history_[-1]
-    document = {
-        "model": str(out / "model.npz"),
-        "score": final.score,
-        "history": [report.to_dict() for report in learner.history_],
-        "statement": learner.statement_.to_dict(),
-    }
-    found = "" if final.score is None else f"Adjusted mutual information with the classes: {final.score:.3f}."
-    show(document, f"\nScheme {choice}.", found, learner.statement_.headline(), f"Model and statement are in {out}.")
+    score = learner.history_[-1].score
+    found = "" if score is None else f"Adjusted mutual information with the classes: {score:.3f}."
+    show(
+        {"model": str(out / "model.npz"), "score": score}
+        | {"history": [report.to_dict() for report in learner.history_], "statement": learner.statement_.to_dict()},
+        f"\nScheme {choice}.",
+        found,
+        learner.statement_.headline(),
+        f"Model and statement are in {out}.",
+    )
 
 
 @app.command("compare", example="learn compare --data digits --epsilon 1 --delta 1e-5")
 def learn_compare(
+    collected: Collected,
+    seen: Seen,
     epsilon: Annotated[float, Option(help="What PRR10 and RA12 claim to spend.")],
     delta: Annotated[float, Option(help="Their delta.")],
-    data: options.DataOption = "digits",
-    path: options.PathOption = None,
-    count: options.CountOption = None,
-    features: options.FeaturesOption = "pixels",
-    components: options.ComponentsOption = 200,
-    attributes: options.AttributesOption = "",
-    owners: options.OwnersOption = 5,
+    attributes: AttributesOption = "",
     rounds: options.RoundsOption = 10,
     key_bits: options.KeyOption = 3072,
     sparsity: options.SparsityOption = 0.9,
-    seed: options.SeedOption = 0,
 ) -> None:
     """Learn the same data by every installed scheme and every baseline: accuracy, cost and privacy side by side."""
     from blindsight.dp.accounting import check_positive
@@ -350,19 +397,11 @@ def learn_compare(
     check_positive("epsilon", epsilon)
     if not 0 < delta < 1:
         raise InputError(f"delta must be in (0, 1); got {delta}.")
-    _check_options("masks", key_bits, sparsity)
-    study, _ = _study(data, path, count, (features, components), attributes, owners, None, seed)
+    asked: dict[str, Any] = {"rounds": rounds, "key_bits": key_bits, "sparsity": sparsity}
+    Sums(**asked).check()
+    study, _ = _study(collected, seen, attributes)
     with terminal_progress() as progress:
-        rows = contest(
-            study,
-            epsilon=epsilon,
-            delta=delta,
-            rounds=rounds,
-            sparsity=sparsity,
-            key_bits=key_bits,
-            random_state=seed,
-            progress=progress,
-        )
+        rows = contest(study, epsilon=epsilon, delta=delta, **asked, random_state=collected.seed, progress=progress)
     columns = ("method", "accuracy", "CPU s", "MB/owner", "privacy")
     cells = [
         (
@@ -372,16 +411,17 @@ def learn_compare(
         )
         for row in rows
     ]
-    show({"methods": [row.to_dict() for row in rows]}, table(f"Learning {data}", columns, cells, numbers=columns[1:4]))
+    show(
+        {"methods": [row.to_dict() for row in rows]},
+        table(f"Learning {collected.name}", columns, cells, numbers=columns[1:4]),
+    )
 
 
 @app.command(
     "selective", example="learn selective --data digits --share 0.1 --noise record --epsilon 4 --delta 1e-5 --clip 1"
 )
 def learn_selective(
-    data: options.DataOption = "digits",
-    path: options.PathOption = None,
-    count: options.CountOption = None,
+    collected: options.Collected,
     classes: Annotated[str, Option(help="Learn only these classes, by commas.")] = "",
     attribute: Annotated[str | None, Option(help="Learn this attribute's yes and no.")] = None,
     model: Annotated[
@@ -392,7 +432,7 @@ def learn_selective(
         Option("--features", help="Of a head: pixels, embedding, thumbnail, a path of an ONNX model or vgg16:WEIGHTS."),
     ] = "pixels",
     components: options.ComponentsOption = 64,
-    optimiser: Annotated[Literal["sgd", "rmsprop", "adam"], Option(help="How participants descend.")] = "sgd",
+    optimiser: options.OptimiserOption = "sgd",
     learning_rate: Annotated[float | None, Option(help="Default: by the optimiser.")] = None,
     local_steps: Annotated[int, Option(help="Passes over each batch of 32 photos.", min=1)] = 5,
     decay: Annotated[float, Option(help="In the t-th upload the rate is divided by 1 + decay t.", min=0)] = 0.01,
@@ -411,7 +451,7 @@ def learn_selective(
     half: Annotated[bool, Option("--half", help="Upload float16.")] = False,
     half_download: Annotated[bool, Option("--half-download", help="Download float16.")] = False,
     order: Annotated[Literal["round-robin", "random", "asynchronous"], Option(help="Who comes when.")] = "round-robin",
-    scheme: Annotated[str | None, Option(help="Add uploads up unseen: block-dphe, dphe, bfv or masks.")] = None,
+    scheme: options.HiddenOption = None,
     noise: Annotated[
         Literal["none", "published", "laplace", "participant", "record"],
         Option(help="published or laplace: per parameter; participant or record: with a proof."),
@@ -425,32 +465,23 @@ def learn_selective(
     upload_clip: Annotated[float | None, Option(help="Longest upload, for participant noise.")] = None,
     epsilons: Annotated[str, Option(help="Also simulate methods with proven noise at these.")] = "",
     record: Annotated[bool, Option("--record", help="Keep what the server received, for `blindsight audit`.")] = False,
-    out: Annotated[Path, Option(help="Folder of statement and report.")] = Path("out/selective"),
-    seed: options.SeedOption = 0,
+    out: Annotated[Path, Option(help="Folder of statement and report.", callback=to_folder)] = Path("out/selective"),
 ) -> None:
     """Keep a network up to date from people's photos, of which only chosen changes are shared; compare, day by day."""
     from blindsight.audit.selective_audit import ABOUT_SELECTIVE, VIEW, about_run, save_view
-    from blindsight.data import load
     from blindsight.selective.study import PhotoStudy, SharingOptions, SharingResult, Training, backbone
     from blindsight.sums.roles import forget
 
-    given = locals()
+    given, seed, path = locals(), collected.seed, collected.path
     training = chosen(Training, given)
     asked = chosen(SharingOptions, given, epsilons=tuple(split_numbers(epsilons)))
     asked.check_participants(participants)
-    plan: dict[str, Any] = {
-        "participants": participants,
-        "days": days,
-        "initial": initial,
-        "skew": skew,
-        "classes": split_names(classes),
-        "attribute": attribute,
-    }
+    plan: dict[str, Any] = {name: given[name] for name in ("participants", "days", "initial", "skew", "attribute")}
+    plan["classes"] = split_names(classes)
     extractor = backbone(features, components=components, random_state=seed)
-    check_writable(out)
     with terminal_progress() as progress:
         study = PhotoStudy.prepare(
-            load(data, path=path, count=count, random_state=seed, progress=progress),
+            collected.load(progress),
             extractor,
             training,
             **plan,
@@ -458,7 +489,7 @@ def learn_selective(
             cache=cache_folder(),
             progress=progress,
         )
-    title = f"Learning {data} from {participants} participants, {study.dimension:,} parameters"
+    title = f"Learning {collected.name} from {participants} participants, {study.dimension:,} parameters"
     live = LiveTable(title, ("day", *_SHOWN))
 
     def show_day(day: int, found: "Mapping[str, float]") -> None:
@@ -468,9 +499,9 @@ def learn_selective(
     result = SharingResult.of(study, asked, record=messages.append if record else forget, on_day=show_day)
     about = about_run(
         study,
-        data=data,
+        data=collected.name,
         path=None if path is None else str(path.absolute()),
-        count=count,
+        count=collected.count,
         seed=seed,
         features=features,
         components=components,
@@ -481,7 +512,7 @@ def learn_selective(
     write_json(out / ABOUT_SELECTIVE, about)
     if record:
         save_view(out / VIEW, messages)
-    _show_sharing(result, out, data, seed)
+    _show_sharing(result, out, collected.name, seed)
 
 
 def _told_and_kept(out: Path, live: LiveTable) -> "OnRound":
@@ -496,68 +527,42 @@ def _told_and_kept(out: Path, live: LiveTable) -> "OnRound":
     return after_round
 
 
-def _check_options(scheme: str, key_bits: int, sparsity: float | None, keys: str = "subgroup") -> "Choice":
-    from blindsight.crypto.paillier import check_key_bits, check_keys
-    from blindsight.learn.comparison import choose_scheme
-
-    choice = choose_scheme(scheme)
-    check_key_bits(key_bits)
-    check_keys(keys)
-    if sparsity is not None and not 0 <= sparsity < 1:
-        raise InputError(f"sparsity must be in [0, 1); got {sparsity}.")
-    return choice
-
-
-def _sites(owners: list[str] | None, public: Path | None, test: Path | None, *, shared: bool) -> "Sites | None":
-    """Return where the owners' own pictures lie, or None where they share one collection out, as `shared` asks."""
-    from blindsight.data.study import Sites
-
-    if not owners:
-        if public is not None or test is not None:
-            raise InputError("--public and --test belong to owners with pictures of their own. Name them by --owner.")
-        return None
-    if shared:
-        raise InputError("with --owner each brings its own pictures. Leave --data, --path, --count and --sharing out.")
-    named = dict(owner.split("=", 1) for owner in owners if "=" in owner)
-    if len(named) < len(owners) or not all(named) or not all(named.values()):
-        raise InputError(f"--owner is NAME=PATH, once for each name; got {', '.join(owners)}.")
-    if public is None:
-        raise InputError("owners need public pictures that say what the classes are. Name them by --public.")
-    places = {name: str(as_path(path).absolute()) for name, path in named.items()}
-    return Sites(places, str(public.absolute()), None if test is None else str(test.absolute()))
-
-
 def _study(
-    data: str,
-    path: Path | None,
-    count: int | None,
-    features: tuple[str, int],
-    attributes: str,
-    owners: int,
-    sharing: "Sharing | None",
-    seed: int,
+    collected: Collected,
+    seen: Seen,
+    attributes: str = "",
+    sharing: "Sharing | None" = None,
     sites: "Sites | None" = None,
 ) -> "tuple[Study, Pictures | None]":
     """Return everybody's features, and how pictures become such, unless they came ready-made."""
-    from blindsight.data import load, pipeline
+    from blindsight.data import pipeline
     from blindsight.data.features import reading_side
     from blindsight.data.study import Study, divide
     from blindsight.learn.model import Pictures
 
-    kind, components = features
-    asked = split_names(attributes)
-    made = pipeline(kind, components=components, random_state=seed)
+    asked, seed = split_names(attributes), collected.seed
+    made = pipeline(seen.features, components=seen.components, random_state=seed)
     with terminal_progress() as progress:
         if sites is None:
-            dataset = load(data, path=path, count=count, random_state=seed, progress=progress)
-            division = divide(dataset, owners=owners, attributes=asked, sharing=sharing, random_state=seed)
+            dataset = collected.load(progress)
+            division = divide(dataset, owners=collected.owners, attributes=asked, sharing=sharing, random_state=seed)
         else:
             dataset, division = sites.read(asked, side=reading_side(made), random_state=seed, progress=progress)
+            tell_skipped(dataset)
         study = Study.prepare(dataset, division, made, cache=cache_folder(), progress=progress)
     if dataset.images is None:
         return study, None
     height, width = dataset.images.shape[1:3]
-    return study, Pictures(kind, made, study.answers, height if height == width else None)
+    return study, Pictures(seen.features, made, study.answers, height if height == width else None)
+
+
+def _predict_hint(run: Path, collected: Collected, own: Own) -> str:
+    """Return how a model is applied, for a start to pictures that are known."""
+    known = own.test or own.public or collected.path
+    if known is None:
+        return f"Apply it to pictures of your own: {hint('learn', 'predict', '--help')}"
+    folder = known.parent if options.kind_of(known) == "csv" else known
+    return f"Apply it to pictures, for instance these: {hint('learn', 'predict', run, folder)}"
 
 
 def _cells(report: "RoundReport") -> tuple[str, ...]:

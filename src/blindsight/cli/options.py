@@ -1,84 +1,88 @@
 """What all commands share: options that are defined once, and how results, progress and errors are shown.
 
-Every command has --json and --debug. A path may begin with ``~``; an option that holds one value is given once.
+Every command has --json and --debug. A path may begin with ``~``; an option that holds one value is given once; where
+nothing can be written is found before any work. A command may take dataclasses: their fields are its options.
 """
 
 import json
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from inspect import signature
+from dataclasses import dataclass, fields, is_dataclass
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TextIO, TypeVar
 
 import click
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 from typer import Argument, Option
 from typer.core import TyperCommand, TyperOption
 from typer.models import CommandFunctionType
 
 from blindsight.errors import InputError
-from blindsight.files import as_path
+from blindsight.files import as_path, atomic_writer, check_writable
 from blindsight.progress import Progress
+
+if TYPE_CHECKING:
+    from blindsight.data import Dataset
 
 T = TypeVar("T")
 
+
+def to_folder(folder: Path | None) -> Path | None:
+    """Refuse a folder into which nothing can be written."""
+    if folder is not None:
+        check_writable(folder)
+    return folder
+
+
+def to_file(file: Path | None) -> Path | None:
+    """Refuse a file that cannot be written."""
+    if file is not None:
+        check_writable(file.parent)
+    return file
+
+
 # Which pictures, and what a method sees of them
-DataOption = Annotated[str, Option(help="Name of the collection; see `blindsight data list`.")]
 PathOption = Annotated[Path | None, Option(help="Where the collection lies, if it is read from a path.")]
-RootOption = Annotated[Path | None, Option(help="Folder that holds all pictures of a table; default: the table's own.")]
 CountOption = Annotated[int | None, Option("-n", "--count", help="At most this many pictures.", min=1)]
 SeedOption = Annotated[int, Option(help="Seed of splits, pictures and initial weights.", min=0)]
 FeaturesOption = Annotated[str, Option(help="pixels, embedding, thumbnail, or the path of an ONNX model.")]
 ComponentsOption = Annotated[int, Option(help="Principal components of pixels at most.", min=1)]
-AttributesOption = Annotated[str, Option(help="Learn these attributes instead of the classes.")]
 OnlyMethodsOption = Annotated[str, Option("--methods", help="Only these, separated by semicolons.")]
+ReportOption = Annotated[Path, Option("--out", help="Folder of the report.", callback=to_folder)]
 
 # Learning together
-SiteOption = Annotated[
-    list[str] | None,
-    Option("--owner", help="An owner's own pictures, NAME=PATH (a folder per class, or a table); once for each."),
-]
-SitePublicOption = Annotated[
-    Path | None, Option("--public", help="With --owner: public pictures, which say what the classes are.")
-]
-SiteTestOption = Annotated[
-    Path | None, Option("--test", help="With --owner: pictures for the score; default: a part of the public ones.")
-]
 OwnersOption = Annotated[int, Option(help="How many owners share the data out.", min=1)]
 RoundsOption = Annotated[int, Option(help="How many rounds.", min=1)]
 SchemeOption = Annotated[str, Option(help="masks, bfv, dphe, block-dphe or plain.")]
+HiddenOption = Annotated[str | None, Option("--scheme", help="Add uploads up unseen: block-dphe, dphe, bfv or masks.")]
 KeyOption = Annotated[int, Option("--key-bits", help="Length of the Paillier key: 2048, 3072 or 4096.")]
-KeysOption = Annotated[str, Option("--keys", help="Kind of the Paillier key: subgroup (fast) or conservative.")]
 SparsityOption = Annotated[
     float | None,
     Option(help="Share of weights an owner does not send; default: 0.9 for dphe and block-dphe, else 0.8."),
 ]
-ModelOutOption = Annotated[Path, Option("--out", help="Folder of model, statement and report.")]
+OptimiserOption = Annotated[Literal["sgd", "rmsprop", "adam"], Option(help="How participants descend.")]
+ModelOutOption = Annotated[Path, Option("--out", help="Folder of model, statement and report.", callback=to_folder)]
 ResumeOption = Annotated[bool, Option("--resume", help="Keep checkpoints there, and go on from the last one.")]
 
 # Searching
 IndexArgument = Annotated[Path, Argument(help="Folder that `search build` wrote.")]
 BitsOption = Annotated[int, Option(help="Length of a code; local mode releases symbols.", min=1)]
 CentralDeltaOption = Annotated[float, Option("--delta", help="Delta of the central mode.")]
+AnswersOption = Annotated[int, Option("-k", help="How many answers.", min=1)]
 
 # Sifting
 Attackers = Literal["paper", "modern", "quick"]
 SiftArgument = Annotated[Path, Argument(help="Folder that `sift fit` wrote, or a sift's file inside it.")]
-SiftCountOption = Annotated[
-    int | None, Option("-n", "--count", help="At most this many pictures; of faces 4,000.", min=1)
-]
-PublicOption = Annotated[str, Option(help="What the app may know: attributes, by commas.")]
-PrivateOption = Annotated[str, Option(help="What it must not know: attributes, by commas.")]
-PolicyOption = Annotated[Path | None, Option(help="Both, as a YAML or JSON file instead.")]
 NumbersOption = Annotated[int, Option("--components", help="Numbers let out; the paper's K.", min=1)]
 PrivacyOption = Annotated[float | None, Option(help="Weight of hiding, the paper's lambda; default 1, or inf.")]
-ThresholdOption = Annotated[float, Option(help="What a guess of the private may gain over a blind one.")]
-ConfidenceOption = Annotated[float, Option(help="How sure a verdict must be.")]
 AttackersOption = Annotated[
     Attackers, Option(help="Who tries to read what is private: the paper's five, fifteen, or a quick three.")
 ]
@@ -92,6 +96,34 @@ DatabaseOption = Annotated[
 TokenDaysOption = Annotated[
     int | None, Option("--days", help="How long the token opens anything; default: for ever.", min=1, max=3650)
 ]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """Which pictures, by the options of a command."""
+
+    standard: ClassVar[str] = "digits"
+    data: Annotated[
+        str | None, Option(help="A collection of `blindsight data list`; default: what --path holds, or a bundled one.")
+    ] = None
+    path: PathOption = None
+    count: CountOption = None
+    seed: SeedOption = 0
+
+    @property
+    def name(self) -> str:
+        return self.data or (self.standard if self.path is None else kind_of(self.path))
+
+    def load(self, progress: Progress) -> "Dataset":
+        from blindsight.data import load
+
+        found = load(self.name, path=self.path, count=self.count, random_state=self.seed, progress=progress)
+        return tell_skipped(found)
+
+
+def kind_of(path: Path) -> str:
+    """Return the collection that a path is of, where none is named: a table (.csv) or a folder of pictures."""
+    return "csv" if path.suffix.lower() == ".csv" else "folder"
 
 
 class Settings:
@@ -146,7 +178,41 @@ class Commands(typer.Typer):
     def command(  # type: ignore[override]
         self, name: str, *, example: str, **settings: Any
     ) -> Callable[[CommandFunctionType], CommandFunctionType]:
-        return super().command(name, cls=Command, epilog=f"Example: blindsight {example}", **settings)
+        add = super().command(name, cls=Command, epilog=f"Example: blindsight {example}", **settings)
+
+        def added(function: CommandFunctionType) -> CommandFunctionType:
+            add(_flat(function))
+            return function
+
+        return added
+
+
+def _flat(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the fields of its dataclasses as options of its own, in their places."""
+    taken = signature(function).parameters.values()
+    groups: dict[str, Any] = {one.name: one.annotation for one in taken if is_dataclass(one.annotation)}
+    if not groups:
+        return function
+    flat: list[Parameter] = []
+    for one in taken:
+        options = (
+            [(part.name, part.default, part.type) for part in fields(groups[one.name])] if one.name in groups else []
+        )
+        options = options or [(one.name, one.default, one.annotation)]
+        flat += [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=value, annotation=kind) for name, value, kind in options
+        ]
+
+    def called(**given: Any) -> None:
+        made = {
+            name: kind(**{part.name: given.pop(part.name) for part in fields(kind)}) for name, kind in groups.items()
+        }
+        function(**made, **given)
+
+    called.__doc__, called.__name__ = function.__doc__, function.__name__
+    called.__annotations__ = {one.name: one.annotation for one in flat}
+    called.__signature__ = Signature(flat)  # type: ignore[attr-defined]
+    return called
 
 
 def chosen(kind: Callable[..., T], given: Mapping[str, Any], **others: Any) -> T:
@@ -168,8 +234,6 @@ def split_numbers(text: str) -> list[float]:
 
 def write_json(path: Path, document: Any, *, private: bool = False) -> None:
     """Write plain data as JSON, whole or not at all."""
-    from blindsight.files import atomic_writer
-
     with atomic_writer(path, private=private) as stream:
         stream.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False).encode())
 
@@ -194,22 +258,42 @@ def show_warning(
     line: str | None = None,
 ) -> None:
     """Print a warning as one sentence: takes the place of `warnings.showwarning` while a command runs."""
-    Console(stderr=True, soft_wrap=True).print(f"[bold yellow]warning:[/] {escape(str(message))}", highlight=False)
+    _warn(str(message))
 
 
-def show(document: Mapping[str, Any], *parts: str | Table) -> None:
-    """Show a result: the JSON document to a program, or the parts (lines, tables) to a person."""
+def _warn(sentence: str) -> None:
+    Console(stderr=True, soft_wrap=True).print(f"[bold yellow]warning:[/] {escape(sentence)}", highlight=False)
+
+
+def hint(*words: object) -> str:
+    """Return a command of this program that can be pasted into a shell."""
+    return shlex.join(["blindsight", *map(str, words)])
+
+
+def tell_skipped(dataset: "Dataset") -> "Dataset":
+    """Say which pictures could not be read, on standard error, and return the others."""
+    if dataset.skipped:
+        some = "; ".join(dataset.skipped[:3])
+        more = f"; and {len(dataset.skipped) - 3:,} more" if len(dataset.skipped) > 3 else ""
+        _warn(f"{len(dataset.skipped):,} of the files of {dataset.name} could not be read: {some}{more}.")
+    return dataset
+
+
+def show(document: Mapping[str, Any], *parts: str | Text | Table) -> None:
+    """Show a result: the JSON document to a program, or the parts (lines as they are, tables) to a person."""
     if Settings.json:
         sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
         return
     console = Console(soft_wrap=True)
     for part in parts:
-        console.print(part, highlight=False)
+        console.print(part, highlight=False, markup=False)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> Table:
     """Return a table for the terminal; the columns named in `numbers` are set right."""
-    drawn = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    drawn = Table(
+        title=escape(title), title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False
+    )
     for name in columns:
         drawn.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
     for row in rows:

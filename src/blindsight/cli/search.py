@@ -7,14 +7,31 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Option
 
 from blindsight.cli import options
-from blindsight.cli.options import Commands, show, split_names, split_numbers, table, terminal_progress
+from blindsight.cli.options import (
+    Commands,
+    chosen,
+    hint,
+    show,
+    split_names,
+    split_numbers,
+    table,
+    tell_skipped,
+    terminal_progress,
+    to_file,
+    to_folder,
+)
+from blindsight.errors import InputError, UnknownNameError
 from blindsight.files import as_path, cache_folder, storage_errors
 
 if TYPE_CHECKING:  # search brings faiss and scikit-learn, which other commands should not wait for
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
     from blindsight.data import Dataset
     from blindsight.progress import Progress
     from blindsight.search.compare import ContestRow
-    from blindsight.search.gallery import Source
+    from blindsight.search.gallery import Found, Gallery, Source
 
 app = Commands(help="Search pictures by codes that do not give them away.")
 
@@ -64,48 +81,23 @@ def build(
     relearn: Annotated[
         bool, Option("--relearn", help="Learn again; where that changes the codes, every record loses once more.")
     ] = False,
-    out: Annotated[Path, Option(help="Folder of the index.")] = Path("out/index"),
+    out: Annotated[Path, Option(help="Folder of the index.", callback=to_folder)] = Path("out/index"),
     seed: options.SeedOption = 0,
 ) -> None:
     """Make an index of pictures, or bring it up to date: releases in local mode, the owner's codes in the others."""
     from blindsight.search.building import BuildOptions, build_gallery
 
-    source = _source(images, count, seed)
-    how = BuildOptions(
-        mode,
-        epsilon,
-        delta,
-        bits,
-        features,
-        public_share,
-        hold_out=hold_out,
-        budget=budget,
-        ledger=ledger,
-        relearn=relearn,
-        random_state=seed,
-        kinds=kinds,
-        public_labels=public_labels,
-        codebook=codebook,
-        per_person=per_person,
-        numbers=numbers,
-    )
+    source, others = _source(images, count, seed), None if public is None else _source(public, None, seed)
+    how = chosen(BuildOptions, locals(), random_state=seed)
     how.check(public is not None)
-    with storage_errors("write into", out):
-        out.mkdir(parents=True, exist_ok=True)
     with terminal_progress() as progress:
-        others = None if public is None else _source(public, None, seed)
         gallery = build_gallery(source, how, out, public=others, cache=cache_folder(), progress=progress)
-    document = {
-        "index": str(out),
-        "pictures": len(gallery),
-        "mode": gallery.mode,
-        "features": gallery.features,
-        "notes": list(gallery.notes),
-        "statement": gallery.statement.to_dict(),
-    }
+    document = {"index": str(out), "notes": list(gallery.notes)}
     made = f"{len(gallery):,} pictures are in {out}, as {_described(gallery.features)}."
-    hint = f"Ask it: blindsight search query {out} PICTURE -k 10"
-    show(document, made, *gallery.notes, gallery.statement.headline(), hint)
+    try_it = hint("search", "evaluate", out) if hold_out else hint("search", "show", out)
+    if source.path is not None:
+        try_it = hint("search", "query", out, _picture_in(source.path))
+    show(document | _about(gallery), made, *gallery.notes, gallery.statement.headline(), f"Ask it: {try_it}")
 
 
 @app.command("show", example="search show index")
@@ -114,15 +106,8 @@ def describe(index: options.IndexArgument) -> None:
     from blindsight.search.gallery import Gallery
 
     gallery = Gallery.load(index)
-    document = {
-        "pictures": len(gallery),
-        "mode": gallery.mode,
-        "features": gallery.features,
-        "settings": gallery.settings,
-        "statement": gallery.statement.to_dict(),
-    }
     said = f"{len(gallery):,} pictures in {gallery.mode} mode, as {_described(gallery.features)}."
-    show(document, said, str(gallery.statement))
+    show(_about(gallery) | {"settings": gallery.settings}, said, str(gallery.statement))
 
 
 @app.command("erase", example="search erase index me.jpg")
@@ -149,11 +134,10 @@ def pull(
     numbers: Annotated[
         bool, Option("--numbers/--no-numbers", help="Know pictures by number, or by position: eight bytes less each.")
     ] = True,
-    out: Annotated[Path, Option(help="Folder to keep it in.")] = Path("out/pulled"),
+    out: Annotated[Path, Option(help="Folder to keep it in.", callback=to_folder)] = Path("out/pulled"),
 ) -> None:
     """Take the whole of a local index, to ask it here: nobody else learns a query, or that there was one."""
     from blindsight.client import Client
-    from blindsight.errors import InputError
     from blindsight.search.gallery import Gallery
 
     if as_path(where).is_dir():
@@ -165,10 +149,9 @@ def pull(
             content = client.take_index(name, numbers=numbers)
     gallery = Gallery.receive(content, out)
     document = {"index": str(out), "pictures": len(gallery), "bytes": len(content)}
-    said = (
-        f"{len(gallery):,} pictures in {len(content) / 1e6:.1f} MB are in {out}. Ask: blindsight search query {out} ..."
-    )
-    show(document, said, gallery.statement.headline())
+    said = f"{len(gallery):,} pictures in {len(content) / 1e6:.1f} MB are in {out}."
+    more = f"What it is: {hint('search', 'show', out)}; how to ask it: {hint('search', 'query', '--help')}"
+    show(document, said, gallery.statement.headline(), more)
 
 
 @app.command("allow", example="search allow index --queries 100")
@@ -197,7 +180,7 @@ def ask(
     name: Annotated[str, Argument(help="Name of a central or open index there.")],
     image: Annotated[Path, Argument(help="The picture to ask with; it does not leave this machine.")],
     token: Annotated[Path, Option(help="File with your token for the service.")],
-    k: Annotated[int, Option("-k", help="How many answers.", min=1)] = 10,
+    k: options.AnswersOption = 10,
 ) -> None:
     """Ask an index at a service with an encrypted query: nobody there learns the picture or what was found."""
     from blindsight.client import Client
@@ -210,19 +193,12 @@ def ask(
         query = setup.encrypt(decode(image, size=setup.side))
         answer = client.ask_encrypted(name, query.message)
     found = setup.nearest(query, answer, k)
-    placed, kind = list(zip(places_of(found), found, strict=True)), "product" if setup.most else "distance"
-    document = {
-        "answers": [
-            {"rank": rank, "place": place, "number": hit.number, kind: hit.nearness}
-            for rank, (place, hit) in enumerate(placed, 1)
-        ],
-        "bytes": {"query": len(query.message), "answer": len(answer)},
-        "statement": setup.statement.to_dict(),
-    }
-    rows = [(str(place), str(hit.number), f"{hit.nearness:g}") for place, hit in placed]
+    names, kind = [str(hit.number) for hit in found], "product" if setup.most else "distance"
+    document, drawn = _nearest(image, kind, found, places_of(found), names)
     show(
-        document,
-        table(f"Nearest to {image.name}", ("place", "picture", kind), rows, numbers=("place", kind)),
+        document
+        | {"bytes": {"query": len(query.message), "answer": len(answer)}, "statement": setup.statement.to_dict()},
+        drawn,
         f"The query took {len(query.message) / 1e6:.1f} MB and the answer {len(answer) / 1e6:.1f} MB.",
         setup.statement.headline(),
     )
@@ -232,8 +208,8 @@ def ask(
 def query(
     index: options.IndexArgument,
     image: Annotated[Path, Argument(help="The picture to ask with.")],
-    k: Annotated[int, Option("-k", help="How many answers.", min=1)] = 10,
-    sheet: Annotated[Path, Option(help="Where the answers are drawn.")] = Path("out/answers.png"),
+    k: options.AnswersOption = 10,
+    sheet: Annotated[Path, Option(help="Where the answers are drawn.", callback=to_file)] = Path("out/answers.png"),
 ) -> None:
     """Ask an index with a picture: prints the nearest ones and draws them, if they can be read from here."""
     from blindsight.data.images import decode
@@ -244,20 +220,13 @@ def query(
     answers = gallery.query(image, k)
     drawn = draw_answers(gallery, index, decode(image, size=gallery.side), answers, sheet)
     kind = "score" if gallery.mode == "local" else "distance"
-    placed = list(zip(answers.places, answers.names, answers, strict=True))
-    rows = [(str(place), name, f"{hit.nearness:g}") for place, name, hit in placed]
-    document = {
-        "answers": [
-            {"rank": rank, "place": place, "number": hit.number, "name": name, kind: hit.nearness}
-            for rank, (place, name, hit) in enumerate(placed, 1)
-        ],
-        "sheet": str(sheet) if drawn else None,
-        "statement": gallery.statement.to_dict(),
-    }
+    document, shown = _nearest(image, kind, answers, answers.places, answers.names)
+    found = {"tied": answers.tied, "chance": answers.chance, "sheet": str(sheet) if drawn else None}
     show(
-        document,
-        table(f"Nearest to {image.name}", ("place", "picture", kind), rows, numbers=("place", kind)),
+        document | found | {"statement": gallery.statement.to_dict()},
+        shown,
         *((answers.ties,) if answers.ties else ()),
+        answers.luck,
         f"Drawn in {sheet}, which shows private pictures: only you can read it."
         if drawn
         else "The pictures cannot be read from here, so nothing is drawn.",
@@ -318,7 +287,7 @@ def compare(
     queries: Annotated[int, Option(help="How many pictures to ask with.", min=1)] = 200,
     public_share: Annotated[float, Option(help="How much of the data is public.")] = 0.5,
     count: options.CountOption = None,
-    out: Annotated[Path, Option(help="Folder of the report.")] = Path("out/search"),
+    out: options.ReportOption = Path("out/search"),
     seed: options.SeedOption = 0,
 ) -> None:
     """Search one collection by every method at every epsilon: what is found, what is claimed, what is proven."""
@@ -359,16 +328,45 @@ def compare(
 
 
 def _source(images: str, count: int | None, seed: int) -> "Source":
+    from blindsight.data.catalogue import reader_options
     from blindsight.search.gallery import Source
 
     if as_path(images).is_dir():
         return Source("folder", str(as_path(images)), count, seed)
+    try:
+        reader_options(images, None)
+    except UnknownNameError as error:
+        raise InputError(f"{images} is no folder here, and no collection either: {error}") from None
     return Source(images, None, count, seed)
 
 
-def _token(path: Path) -> str:
-    from blindsight.errors import InputError
+def _picture_in(folder: str) -> Path:
+    """Return one picture of a folder, to ask with."""
+    suffixes = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".heic")
+    found = (path for path in sorted(Path(folder).rglob("*")) if path.suffix.lower() in suffixes)
+    return next(found, Path(folder))
 
+
+def _about(gallery: "Gallery") -> dict[str, Any]:
+    about = {"pictures": len(gallery), "mode": gallery.mode, "features": gallery.features}
+    return about | {"statement": gallery.statement.to_dict()}
+
+
+def _nearest(
+    image: Path, kind: str, found: "Sequence[Found]", places: list[int], names: "Sequence[str]"
+) -> "tuple[dict[str, Any], Table]":
+    """Return the answers to a query as a document and as a table."""
+    placed = list(zip(places, names, found, strict=True))
+    rows = [(str(place), name, f"{hit.nearness:g}") for place, name, hit in placed]
+    answers = [
+        {"rank": rank, "place": place, "number": hit.number, "name": name, kind: hit.nearness}
+        for rank, (place, name, hit) in enumerate(placed, 1)
+    ]
+    drawn = table(f"Nearest to {image.name}", ("place", "picture", kind), rows, numbers=("place", kind))
+    return {"answers": answers}, drawn
+
+
+def _token(path: Path) -> str:
     with storage_errors("read", path):
         content = as_path(path).read_bytes()
     if not content.strip().isascii():
@@ -378,7 +376,7 @@ def _token(path: Path) -> str:
 
 def _load(source: "Source", progress: "Progress") -> "Dataset":
     progress("reading pictures", 0, None)
-    return source.load(progress)
+    return tell_skipped(source.load(progress))
 
 
 def _middle(budgets: list[float]) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 from typer import Argument, Option
 
 from blindsight.cli import options
@@ -154,7 +154,7 @@ def verify_log(
         show(asdict(check), f"The log holds: {check.entries} entries, none altered.", f"Its head: {noted}")
         return
     reason = f"The log was altered: {check.reason}"
-    show(asdict(check), f"[bold red]{escape(reason)}[/]", f"The {check.entries} entries before hold.")
+    show(asdict(check), Text(reason, style="bold red"), f"The {check.entries} entries before hold.")
     raise typer.Exit(1)
 
 
@@ -214,7 +214,7 @@ def enrol(
     check_writable(identity.absolute().parent)
     made = redeem(url, code)
     made.save(identity)
-    lines = [f"You are {escape(made.name)} ({made.role}) at {escape(url)}. Your token is in {identity}."]
+    lines = [f"You are {made.name} ({made.role}) at {url}. Your token is in {identity}."]
     if made.key is not None:
         lines.append("So is your key: copy the file to a safe place. Who loses the key loses the pictures.")
     show({"name": made.name, "role": made.role, "identity": str(identity)}, *lines)
@@ -376,7 +376,7 @@ def revoke_token(
         known = _found(principals, name)
         principals.revoke(known.id)
         note(known)
-    show({"revoked": known.id, "name": known.name}, f"The token of {escape(known.name)} opens nothing any more.")
+    show({"revoked": known.id, "name": known.name}, f"The token of {known.name} opens nothing any more.")
 
 
 @tokens.command("list", example="token list --folder out/service")
@@ -421,7 +421,7 @@ def _check_heads(heads: list[str], proof: Path) -> None:
         raise InputError("a proof of consistency is a JSON file of the service, about two --head.") from None
     show(
         {"ok": holds, "first": first, "second": second},
-        f"The log of {first} entries is {'' if holds else '[bold red]not[/] shown to be '}the beginning of {second}.",
+        f"The log of {first} entries is {'' if holds else 'not shown to be '}the beginning of {second}.",
     )
     if not holds:
         raise typer.Exit(1)
@@ -457,7 +457,7 @@ def _show_code(whose: "Principal", code: str) -> None:
     document = {"id": whose.id, "name": whose.name, "role": whose.role, "code": code}
     show(
         document,
-        f"The code of {escape(whose.name)} ({whose.role}), shown this once:",
+        f"The code of {whose.name} ({whose.role}), shown this once:",
         f"\n    {code}\n",
         "Give it to them alone: who redeems it first (`blindsight enrol URL CODE`, or the page) makes the token.",
     )

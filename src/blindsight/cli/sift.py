@@ -3,23 +3,35 @@
 import csv
 import io
 import math
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import typer
 from typer import Option
 
 from blindsight.cli import options
-from blindsight.cli.options import Commands, show, split_names, table, terminal_progress, write_json
-from blindsight.errors import InputError
-from blindsight.files import atomic_writer, cache_folder, check_writable, storage_errors
+from blindsight.cli.options import (
+    Commands,
+    hint,
+    show,
+    split_names,
+    table,
+    tell_skipped,
+    terminal_progress,
+    to_file,
+    to_folder,
+    write_json,
+)
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.files import atomic_writer, cache_folder, storage_errors
 
 if TYPE_CHECKING:  # sifting brings scikit-learn, which other commands should not wait for
     from numpy.typing import NDArray
     from rich.table import Table
 
-    from blindsight.data import Dataset
+    from blindsight.data import Dataset, FeaturePipeline
+    from blindsight.progress import Progress
     from blindsight.sift.analysis import PolicyMatrix
     from blindsight.sift.fitted import Collection, FittedSift
     from blindsight.sift.policy import Policy
@@ -31,81 +43,136 @@ if TYPE_CHECKING:  # sifting brings scikit-learn, which other commands should no
 
 app = Commands(help="Show an app one thing and hide another, verified before it goes out.")
 
-Method = Literal["ppls", "leace", "symbol", "adversarial"]
-DimensionsOption = Annotated[int, Option("--dimensions", help="Principal components of pixels at most.", min=1)]
-OtherDataOption = Annotated[
-    str | None, Option("--data", help="Another collection than the one that the sift was made from.")
-]
+
+@dataclass(frozen=True)
+class Collected(options.Collected):
+    """Which pictures: those that are named, those that a sift was made from, or drawn faces."""
+
+    standard: ClassVar[str] = "faces"
+    data: Annotated[
+        str | None, Option(help="Name of the collection; default: what --path holds, that of the sift, or faces.")
+    ] = None
+    count: Annotated[int | None, Option("-n", "--count", help="At most this many; of faces 4,000.", min=1)] = None
+    root: Annotated[Path | None, Option(help="Folder with all pictures of a table; default: the table's own.")] = None
+
+    def collection(self, given: "FittedSift | None" = None) -> "Collection":
+        """Return the collection that is named, or else the one that a sift was made from."""
+        from blindsight.sift.fitted import Collection
+
+        if given is not None and self.data is None and self.path is None:
+            if given.collection is None:
+                raise InputError("this sift does not say which collection it was made from. Name one: --data, --path.")
+            return given.collection if self.count is None else replace(given.collection, count=self.count)
+        where, below = (None if one is None else str(one.absolute()) for one in (self.path, self.root))
+        return Collection(self.name, where, below, self.count, self.seed)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be told and what to be hidden."""
+
+    public: Annotated[str, Option(help="What the app may know: attributes, by commas.")] = ""
+    private: Annotated[str, Option(help="What it must not know: attributes, by commas.")] = ""
+    policy: Annotated[Path | None, Option(help="Both, as a YAML or JSON file instead.")] = None
+
+    def read(self) -> "Policy":
+        from blindsight.sift.policy import Policy
+
+        public, private = split_names(self.public), split_names(self.private)
+        if self.policy is None:
+            if not public or not private:
+                raise InputError(
+                    "say what an app may know (--public) and what it must not (--private), or give a --policy."
+                )
+            return Policy(tuple(public), tuple(private))
+        if public or private:
+            raise InputError("give either a policy file or --public and --private, not both.")
+        with storage_errors("read", self.policy):
+            text = self.policy.read_text()
+        return Policy.from_json(text) if self.policy.suffix == ".json" else Policy.from_yaml(text)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a sift sees of a picture."""
+
+    features: options.FeaturesOption = "pixels"
+    dimensions: Annotated[int, Option("--dimensions", help="Principal components of pixels at most.", min=1)] = 200
+
+    def pipeline(self, seed: int) -> "FeaturePipeline":
+        from blindsight.data import pipeline
+
+        return pipeline(self.features, components=self.dimensions, random_state=seed)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """When a sift is accepted."""
+
+    threshold: Annotated[float, Option(help="What a guess of the private may gain over a blind one.")] = 0.10
+    confidence: Annotated[float, Option(help="How sure a verdict must be.")] = 0.95
+
+    def verifier(self, seed: int, attackers: options.Attackers = "quick") -> "Verifier":
+        from blindsight.sift.trial import QUICK
+        from blindsight.sift.verify import Verifier
+
+        chosen = QUICK if attackers == "quick" else attackers
+        return Verifier(chosen, self.threshold, self.confidence, random_state=seed, stop_early=False)
 
 
 @app.command("fit", example="sift fit --public smiling --private male --out out/sift")
 def fit(
-    data: options.DataOption = "faces",
-    path: options.PathOption = None,
-    root: options.RootOption = None,
-    count: options.SiftCountOption = None,
-    public: options.PublicOption = "",
-    private: options.PrivateOption = "",
-    policy: options.PolicyOption = None,
-    method: Annotated[Method, Option(help="Who makes the sift.")] = "ppls",
+    collected: Collected,
+    asked: Asked,
+    seen: Seen,
+    judged: Judged,
+    method: Annotated[Literal["ppls", "leace", "symbol", "adversarial"], Option(help="Who makes the sift.")] = "ppls",
     components: options.NumbersOption = 5,
     privacy: options.PrivacyOption = None,
-    features: options.FeaturesOption = "pixels",
-    dimensions: DimensionsOption = 200,
-    threshold: options.ThresholdOption = 0.10,
-    confidence: options.ConfidenceOption = 0.95,
-    out: Annotated[Path, Option(help="Folder of sift, policy, statement and report.")] = Path("out/sift"),
-    seed: options.SeedOption = 0,
+    out: Annotated[Path, Option(help="Folder of sift, policy, statement and report.", callback=to_folder)] = Path(
+        "out/sift"
+    ),
 ) -> None:
     """Make a sift for a policy from two fifths of the pictures, and have a quick look at it on the others."""
-    from blindsight.data import pipeline
     from blindsight.report import write_report
     from blindsight.report.sifting import sift_chapter
     from blindsight.sift.fitted import FittedSift, picture_digests
     from blindsight.sift.study import METHODS, make_learner, study_sift
     from blindsight.sift.trial import Trial, divide_rows, prepare_data
 
-    asked = _policy(public, private, policy)
-    verifier = _verifier("quick", threshold, confidence, seed)
-    made_by = pipeline(features, components=dimensions, random_state=seed)
+    policy, seed, data = asked.read(), collected.seed, collected.name
+    verifier, made_by = judged.verifier(seed), seen.pipeline(seed)
     learner = make_learner(method, made_by, components=components, privacy=privacy, verifier=verifier)
-    check_writable(out)
     with terminal_progress() as progress:
-        origin = _collection(data, path, root, count, seed)
-        dataset = origin.load(progress=progress)
-        _check_policy(asked, dataset, threshold)
+        dataset = _load(collected.collection(), progress, policy, judged.threshold)
         rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
         trial = Trial(rows, verifier=verifier)
         progress("fitting the sift", 0, None)
-        sift = trial.fit(learner, asked)
-        found = trial.measure(METHODS[method], sift, asked, progress=progress)
+        sift = trial.fit(learner, policy)
+        found = trial.measure(METHODS[method], sift, policy, progress=progress)
         develop, _ = divide_rows(len(dataset), dataset.persons, seed)
-        FittedSift(sift, asked, features, made_by, picture_digests(dataset)[develop], origin).save(out)
+        digests = picture_digests(dataset)[develop]
+        FittedSift(sift, policy, seen.features, made_by, digests, collected.collection()).save(out)
         write_json(out / "statement.json", found.found.statement.to_dict())
-        result = study_sift(dataset, trial, asked, found, learner, made_by, progress=progress)
+        result = study_sift(dataset, trial, policy, found, learner, made_by, progress=progress)
     facts = {"Command": "blindsight sift fit", "Data": data, "Seed": str(seed)}
-    write_report(out / "report.html", f"{asked}: a sift for {data}", [sift_chapter(result)], facts=facts, private=True)
+    write_report(out / "report.html", f"{policy}: a sift for {data}", [sift_chapter(result)], facts=facts, private=True)
     _show_fit(result, out)
 
 
 @app.command("verify", example="sift verify out/sift")
 def verify(
     sift: options.SiftArgument,
-    data: OtherDataOption = None,
-    path: options.PathOption = None,
-    root: options.RootOption = None,
-    count: options.SiftCountOption = None,
+    collected: Collected,
+    judged: Judged,
     private: Annotated[str, Option(help="Private attributes, instead of the policy's.")] = "",
     attackers: options.AttackersOption = "modern",
-    threshold: options.ThresholdOption = 0.10,
-    confidence: options.ConfidenceOption = 0.95,
     as_is: Annotated[bool, Option("--as-is", help="Attack the numbers as they come: for sifts of one's own.")] = False,
     personal: Annotated[
         float | None,
         Option(help="Epsilon per release: draw every symbol by randomised response, a bound for everybody."),
     ] = None,
     jobs: Annotated[int, Option(help="Attackers at work at the same time.", min=1)] = 1,
-    seed: options.SeedOption = 0,
 ) -> None:
     """Attack a sift on pictures it was not made from, and decide. Exit code 0: accepted; 1: rejected or inconclusive.
 
@@ -117,19 +184,19 @@ def verify(
     from blindsight.sift.fitted import FittedSift, keep_verified
     from blindsight.sift.study import verify_fitted
 
-    verifier = replace(_verifier(attackers, threshold, confidence, seed), jobs=jobs, stop_early=True)
+    verifier = replace(judged.verifier(collected.seed, attackers), jobs=jobs, stop_early=True)
     given = FittedSift.load(sift)
     hidden = tuple(split_names(private)) or given.policy.private
     with terminal_progress() as progress:
-        dataset = _collection_for(given, data, path, root, count, seed).load(progress=progress)
+        dataset = _load(collected.collection(given), progress)
         cache = cache_folder()
-        judged, found = verify_fitted(
+        tried, found = verify_fitted(
             given, dataset, hidden, verifier, as_is=as_is, personal=personal, cache=cache, progress=progress
         )
     written = None
     if not as_is and set(given.policy.private) <= set(hidden):
-        written = keep_verified(sift, judged, found, dataset)
-    _show_verification(found, written, judged, sift, dataset.name)
+        written = keep_verified(sift, tried, found, dataset)
+    _show_verification(found, written, tried, sift, dataset.name)
     if found.verdict != "accept":
         raise typer.Exit(1)
 
@@ -137,12 +204,8 @@ def verify(
 @app.command("apply", example="sift apply out/sift --path photos --out released.csv")
 def apply(
     sift: options.SiftArgument,
-    data: OtherDataOption = None,
-    path: options.PathOption = None,
-    root: options.RootOption = None,
-    count: options.SiftCountOption = None,
-    out: Annotated[Path, Option(help="The file to write, .npz or .csv.")] = Path("out/released.npz"),
-    seed: options.SeedOption = 0,
+    collected: Collected,
+    out: Annotated[Path, Option(help="The file to write, .npz or .csv.", callback=to_file)] = Path("out/released.npz"),
 ) -> None:
     """Write what an app receives of pictures: the verified version of a sift if there is one, else the sift itself.
 
@@ -154,21 +217,15 @@ def apply(
         raise InputError(f"what is released is written as .npz or .csv; got {out.name!r}.")
     given = FittedSift.load(sift, verified=True)
     with terminal_progress() as progress:
-        dataset = _collection_for(given, data, path, root, count, seed).load(labelled=False, progress=progress)
+        dataset = tell_skipped(collected.collection(given).load(labelled=False, progress=progress))
         released = given.sift.apply(given.extract(dataset, cache=cache_folder(), progress=progress))
     verified = (sift.is_dir() and (sift / VERIFIED).exists()) or sift.name == VERIFIED
     _write_released(out, dataset, released, given.sift.digest)
     state = "a version that was verified and accepted" if verified else "as it was fitted, and not verified"
-    document = {
-        "released": str(out),
-        "pictures": len(released),
-        "numbers": released.shape[1],
-        "levels": None if given.sift.levels is None else list(given.sift.levels),
-        "sift": given.sift.digest,
-        "verified": verified,
-    }
+    levels = None if given.sift.levels is None else list(given.sift.levels)
     show(
-        document,
+        {"released": str(out), "pictures": len(released), "numbers": released.shape[1], "levels": levels}
+        | {"sift": given.sift.digest, "verified": verified},
         f"{released.shape[1]} number{'s' * (released.shape[1] > 1)} of each of {len(released):,} pictures: {out}",
         f"The sift ({given.policy}) is {state}.",
     )
@@ -176,23 +233,16 @@ def apply(
 
 @app.command("matrix", example="sift matrix --data faces")
 def matrix(
-    data: options.DataOption = "faces",
-    path: options.PathOption = None,
-    root: options.RootOption = None,
-    count: options.SiftCountOption = None,
+    collected: Collected,
+    seen: Seen,
+    judged: Judged,
     attributes: Annotated[str, Option(help="By commas; default: the six whose labels are most even.")] = "",
     method: Annotated[Literal["ppls", "leace"], Option(help="Who makes the sifts.")] = "ppls",
     components: options.NumbersOption = 5,
     privacy: options.PrivacyOption = None,
-    features: options.FeaturesOption = "pixels",
-    dimensions: DimensionsOption = 200,
-    threshold: options.ThresholdOption = 0.10,
-    confidence: options.ConfidenceOption = 0.95,
-    out: Annotated[Path, Option(help="Folder of the report.")] = Path("out/sift-matrix"),
-    seed: options.SeedOption = 0,
+    out: options.ReportOption = Path("out/sift-matrix"),
 ) -> None:
     """Try every attribute against every other: correlation, overlap, what the app loses, what an attacker gains."""
-    from blindsight.data import pipeline
     from blindsight.report import write_report
     from blindsight.report.sifting import matrix_chapter
     from blindsight.sift.analysis import policy_matrix
@@ -200,103 +250,64 @@ def matrix(
     from blindsight.sift.study import make_learner, most_even
     from blindsight.sift.trial import Trial, prepare_data
 
-    verifier = _verifier("quick", threshold, confidence, seed)
-    made_by = pipeline(features, components=dimensions, random_state=seed)
+    seed = collected.seed
+    verifier, made_by = judged.verifier(seed), seen.pipeline(seed)
     learner = make_learner(method, made_by, components=components, privacy=privacy, verifier=verifier)
     with terminal_progress() as progress:
-        dataset = _collection(data, path, root, count, seed).load(progress=progress)
+        dataset = _load(collected.collection(), progress)
         names = tuple(split_names(attributes)) or most_even(dataset)
         label_columns(dataset, names)
         rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
         found = policy_matrix(Trial(rows, verifier=verifier), names, method=learner, progress=progress)
     if len(found.problems) == len(found.cells):
         raise InputError(f"no two of these attributes have a sift: {found.problems[0]}")
-    chapter = matrix_chapter(found, threshold=threshold)
-    report = write_report(out / "report.html", f"Attributes of {data}", [chapter], facts={"Seed": str(seed)})
+    chapter = matrix_chapter(found, threshold=judged.threshold)
+    report = write_report(out / "report.html", f"Attributes of {collected.name}", [chapter], facts={"Seed": str(seed)})
     _show_matrix(found, report)
 
 
 @app.command("compare", example="sift compare --public smiling --private male")
 def compare(
-    data: options.DataOption = "faces",
-    path: options.PathOption = None,
-    root: options.RootOption = None,
-    count: options.SiftCountOption = None,
-    public: options.PublicOption = "",
-    private: options.PrivateOption = "",
-    policy: options.PolicyOption = None,
+    collected: Collected,
+    asked: Asked,
+    seen: Seen,
+    judged: Judged,
     methods: options.OnlyMethodsOption = "",
     attackers: options.AttackersOption = "quick",
-    features: options.FeaturesOption = "pixels",
-    dimensions: DimensionsOption = 200,
-    threshold: options.ThresholdOption = 0.10,
-    confidence: options.ConfidenceOption = 0.95,
-    seed: options.SeedOption = 0,
 ) -> None:
     """Make sifts for one policy by every method, and name the accepted one that costs the app least."""
-    from blindsight.data import PixelFeatures, pipeline
+    from blindsight.data import PixelFeatures
     from blindsight.sift.trial import compare_sifts, prepare_data
 
-    asked = _policy(public, private, policy)
-    verifier = _verifier(attackers, threshold, confidence, seed)  # refuses what it cannot mean before any work is done
-    made_by = pipeline(features, components=dimensions, random_state=seed)
+    policy, seed = asked.read(), collected.seed
+    verifier, made_by = judged.verifier(seed, attackers), seen.pipeline(seed)
     with terminal_progress() as progress:
-        dataset = _collection(data, path, root, count, seed).load(progress=progress)
-        _check_policy(asked, dataset, threshold)
+        dataset = _load(collected.collection(), progress, policy, judged.threshold)
         rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
         only, scale = split_names(methods, ";") or None, not isinstance(made_by, PixelFeatures)
-        found = compare_sifts(rows, asked, methods=only, verifier=verifier, scale=scale, progress=progress)
-    _show_comparison(asked, found)
+        found = compare_sifts(rows, policy, methods=only, verifier=verifier, scale=scale, progress=progress)
+    _show_comparison(policy, found)
 
 
-def _collection(data: str, path: Path | None, root: Path | None, count: int | None, seed: int) -> "Collection":
-    from blindsight.sift.fitted import Collection
+def _load(
+    collection: "Collection", progress: "Progress", policy: "Policy | None" = None, threshold: float = 0.0
+) -> "Dataset":
+    """Read the pictures; a policy that no sift for them can satisfy is refused before anything is trained."""
+    from blindsight.data import load
 
-    where, below = (None if one is None else str(one.absolute()) for one in (path, root))
-    return Collection(data, where, below, count, seed)
-
-
-def _collection_for(
-    given: "FittedSift", data: str | None, path: Path | None, root: Path | None, count: int | None, seed: int
-) -> "Collection":
-    if data is not None or path is not None:
-        table = path is not None and path.suffix.lower() == ".csv"
-        return _collection(data or ("csv" if table else "folder"), path, root, count, seed)
-    if given.collection is None:
-        raise InputError("this sift does not say which collection it was made from. Name one: --data, --path.")
-    return given.collection if count is None else replace(given.collection, count=count)
-
-
-def _policy(public: str, private: str, file: Path | None) -> "Policy":
-    from blindsight.sift.policy import Policy
-
-    if file is None:
-        if not split_names(public) or not split_names(private):
-            raise InputError(
-                "say what an app may know (--public) and what it must not (--private), or give a --policy."
-            )
-        return Policy(tuple(split_names(public)), tuple(split_names(private)))
-    if public or private:
-        raise InputError("give either a policy file or --public and --private, not both.")
-    with storage_errors("read", file):
-        text = file.read_text()
-    return Policy.from_json(text) if file.suffix == ".json" else Policy.from_yaml(text)
-
-
-def _verifier(attackers: options.Attackers, threshold: float, confidence: float, seed: int) -> "Verifier":
-    from blindsight.sift.trial import QUICK
-    from blindsight.sift.verify import Verifier
-
-    chosen = QUICK if attackers == "quick" else attackers
-    return Verifier(chosen, threshold, confidence, random_state=seed, stop_early=False)
-
-
-def _check_policy(policy: "Policy", dataset: "Dataset", threshold: float) -> None:
-    """Refuse a policy that no sift can satisfy, before anything is trained."""
-    report = policy.check(dataset, leak_cap=threshold)
-    report.require_usable()
-    for warning in report.warnings:
-        raise InputError(warning)
+    dataset = tell_skipped(collection.load(progress=progress))
+    if policy is not None:
+        try:
+            report = policy.check(dataset, leak_cap=threshold)
+        except UnknownNameError:
+            columns = [name for name in policy.public + policy.private if name in " ".join(dataset.notes)]
+            if columns:  # unused ones of the table: this says which cell is neither yes nor no
+                load("csv", path=collection.path, attribute_columns=columns)
+            raise
+        report.require_usable()
+        for warning in report.warnings:
+            raise InputError(warning)
+    return dataset
 
 
 def _write_released(out: Path, dataset: "Dataset", released: "NDArray[Any]", sift: str) -> None:
@@ -331,7 +342,8 @@ def _show_fit(result: "SiftResult", out: Path) -> None:
         table(f"{result.policy} by {found.name}", columns, rows, numbers=columns[1:]),
         f"PubLoss {found.pub_loss:.3f}, PrivLoss {seen.priv_loss:.3f}. {seen.sentence}",
         *(f"Certificate: {one.sentence}." for one in seen.certificates),
-        f"A quick look; `blindsight sift verify {out}` decides. Sift, policy, statement and report are in {out}.",
+        f"Sift, policy, statement and report are in {out}.",
+        f"This was a quick look; what decides: {hint('sift', 'verify', out)}",
     )
 
 
@@ -362,7 +374,8 @@ def _show_verification(found: "Verification", written: Path | None, judged: "Sif
         found.sentence,
         ""
         if written is None
-        else f"{written} is the version to apply: blindsight sift apply {sift} --path FOLDER --out released.csv",
+        else f"{written} is the version to apply: {hint('sift', 'apply', sift, '--out', 'released.csv')} "
+        "(to the same pictures; --path names others)",
     )
 
 

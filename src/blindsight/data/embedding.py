@@ -57,7 +57,7 @@ class Embedding:
     `batch` images go through the network at once (few fit a CPU's cache best; a GPU wants more) on the torch `device`.
     """
 
-    batch: int = 8
+    batch: int = 16
     device: str = "cpu"
     n_components_ = 1280
     size = _SIZE
@@ -102,7 +102,7 @@ class Embedding:
 
 
 def _fold_normalisation(network: Any) -> None:
-    """Move every batch normalisation into the convolution before it: the same function, a third faster."""
+    """Move every batch normalisation into the convolution before it, and clip in place: the same function, faster."""
     torch = _require_deep("torch")
     pairs = [(network, "_conv_stem", "_bn0"), (network, "_conv_head", "_bn1")]
     for block in network._blocks:
@@ -112,6 +112,9 @@ def _fold_normalisation(network: Any) -> None:
         folded = torch.nn.utils.fuse_conv_bn_eval(getattr(owner, convolution), getattr(owner, normalisation))
         setattr(owner, convolution, folded)
         setattr(owner, normalisation, torch.nn.Identity())
+    for part in network.modules():
+        if isinstance(part, torch.nn.ReLU6):
+            part.inplace = True
 
 
 class OnnxEmbedding:

@@ -24,6 +24,7 @@ from urllib.request import urlopen
 from blindsight.errors import InputError, PrivacyError, ServiceError
 from blindsight.extras import require
 from blindsight.federated.invite import DOOR, Admission, Certificates, Federation, Invitation
+from blindsight.files import atomic_writer
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -121,12 +122,13 @@ class Operator:
     """The operator's `flwr` console; `home` holds the SuperLink's address and the authority that signs for it."""
 
     def __init__(self, home: Path, *, address: str, authority: Path) -> None:
-        self._home = home
-        home.mkdir(parents=True, exist_ok=True)
-        (home / "config.toml").write_text(
+        self._home = home.resolve()
+        text = (
             f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
-            f'address = "{address}"\nroot-certificates = {json.dumps(str(authority))}\n'
+            f'address = "{address}"\nroot-certificates = {json.dumps(str(authority.resolve()))}\n'
         )
+        with atomic_writer(self._home / "config.toml") as stream:  # another console may be reading it
+            stream.write(text.encode())
 
     def register(self, name: str, public_key: Path) -> int:
         """Tell the SuperLink a node's public key and return the id it gives the node."""
@@ -207,10 +209,13 @@ def serve(home: Path, *, host: str = "0.0.0.0", tell: Callable[[str], object] = 
     own = environment(home / "flower") | {FEDERATION_VARIABLE: str(home)}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that both end with this process
     with _running(link, own) as first, _running(executor, own | {APP_VARIABLE: federation.app}) as second:
-        console = operator_of(federation)
+        console, told = operator_of(federation), ""
         while first.poll() is None and second.poll() is None:
-            with suppress(ServiceError):  # it has only just been started
+            try:
                 register_joined(home, console, tell)
+            except ServiceError as error:  # it is tried again
+                if str(error) != told:
+                    tell(told := str(error))
             time.sleep(1.0)
 
 

@@ -193,13 +193,15 @@ def places_of(found: Sequence[Found]) -> list[int]:
 class Answers(Sequence[Found]):
     """The nearest pictures to one query, nearest first, by name where the owner's table is there, else by number.
 
-    `tied` of all pictures are as near as the last answer: in local mode those with the same release.
+    Of all `pictures`, `tied` are as near as the last answer (in local mode: have the same release), `nearer` nearer.
     """
 
     found: tuple[Found, ...]
     names: tuple[str, ...]
     tied: int
     local: bool
+    nearer: int = 0
+    pictures: int = 0
 
     @overload
     def __getitem__(self, place: int) -> Found: ...
@@ -228,10 +230,29 @@ class Answers(Sequence[Found]):
             f"{same} tie, and nothing tells which is nearer: they come in the order of their numbers, which are random."
         )
 
+    @property
+    def chance(self) -> float:
+        """How likely a picture of the index that is drawn at random comes as near as the last answer."""
+        return (self.nearer + self.tied) / max(self.pictures, 1)
+
+    @property
+    def luck(self) -> str:
+        """What the answers are worth beside chance."""
+        near = self.nearer + self.tied
+        return (
+            f"Chance level: {near:,} of all {self.pictures:,} pictures are this near; a picture that has nothing to do "
+            f"with the query is so with probability {self.chance:.1%}."
+        )
+
+    def __repr__(self) -> str:
+        rows = zip(self.places, self.names, self.found, strict=True)
+        lines = [f"{place}. {name} ({hit.nearness:g})" for place, name, hit in rows]
+        return "\n".join([*lines, *filter(None, (self.ties,)), self.luck])
+
     def _repr_html_(self) -> str:
         rows = zip(self.places, self.names, self.found, strict=True)
         facts = {name: f"place {place}, {hit.nearness:g}" for place, name, hit in rows}
-        return facts_table("Nearest pictures", facts | {"ties": self.ties})
+        return facts_table("Nearest pictures", facts | {"ties": self.ties, "chance": self.luck})
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,14 +278,19 @@ class Gallery:
 
     def search(self, images: NDArray[np.uint8], k: int) -> list[list[Found]]:
         """Return the k nearest pictures of every query picture, nearest first."""
+        return self._search(self._asked(images), k)
+
+    def _asked(self, images: NDArray[np.uint8]) -> NDArray[Any]:
+        """Return what the index is asked with: scores of all symbols, or codes."""
         rows = feature_pipeline(self.features).transform(images)
+        return self.hasher.symbol_scores(rows) if isinstance(self.hasher, LocalHasher) else self.hasher(rows)
+
+    def _search(self, asked: NDArray[Any], k: int) -> list[list[Found]]:
         if isinstance(self.index, SymbolIndex):
-            assert isinstance(self.hasher, LocalHasher)
-            best = self.index.search(self.hasher.symbol_scores(rows), k)
+            best = self.index.search(asked, k)
             found = zip(best.ids, best.scores, best.scores > -np.inf, strict=True)
         else:
-            assert isinstance(self.hasher, HashFunction)
-            near = self.index.search(self.hasher(rows), k)
+            near = self.index.search(asked, k)
             found = zip(near.ids, near.distances, near.distances >= 0, strict=True)
         return [
             [Found(int(number), float(value)) for number, value in zip(ids[there], values[there], strict=True)]
@@ -273,21 +299,30 @@ class Gallery:
 
     def query(self, image: AnyPath | NDArray[np.uint8], k: int = 10) -> Answers:
         """Return the k nearest pictures of one: a file, or pixels (height, width, 3) of any size."""
-        pixels = decode(image, size=self.side)
-        (found,) = self.search(pixels[None], k)
+        try:
+            pixels = decode(image, size=self.side)
+        except DataError as error:
+            if isinstance(image, np.ndarray):
+                raise
+            raise DataError(f"cannot ask with {image}: {error}.") from None
+        asked = self._asked(pixels[None])
+        (found,) = self._search(asked, k)
         numbers = np.array([hit.number for hit in found], dtype=np.int64)
         names = [str(number) for number in numbers]
         if self.folder is not None and (table := as_path(self.folder) / PRIVATE / ORIGIN).exists():
             with suppress(BlindsightError):  # numbers do, where the table is of another gallery
                 names = Origin.load(table).names_of(numbers)
-        return Answers(tuple(found), tuple(names), self._as_near(pixels, found), self.mode == "local")
+        tied, nearer = self._as_near(asked, found[-1].nearness) if found else (0, 0)
+        return Answers(tuple(found), tuple(names), tied, self.mode == "local", nearer, len(self))
 
-    def _as_near(self, pixels: NDArray[np.uint8], found: Sequence[Found]) -> int:
-        if not found:
-            return 0
-        distances = self.searcher()[1].distances(feature_pipeline(self.features).transform(pixels[None]))
-        last = found[-1].nearness * (-1 if self.mode == "local" else 1)
-        return int((distances.astype(np.float32) == np.float32(last)).sum())  # scores as the index has them
+    def _as_near(self, asked: NDArray[Any], last: float) -> tuple[int, int]:
+        """Count the pictures that are as near as the last answer, and those that are nearer."""
+        if isinstance(self.index, SymbolIndex):
+            far = -asked[0][self.index.symbols].astype(np.float32)  # as the index has them
+            last = float(-np.float32(last))
+        else:
+            far = np.bitwise_count(self.index.codes ^ asked).sum(axis=1)
+        return int((far == last).sum()), int((far < last).sum())
 
     def searcher(self) -> tuple[NDArray[np.int64], Searcher]:
         """Return all numbers and a searcher over them in this order, for evaluation."""
