@@ -216,11 +216,8 @@ def test_mechanism_with_too_little_noise_is_refuted(indexes):
     assert not sound.audit(20_000, source=seeded_bytes(0)).refuted
     assert isinstance(hasher.mechanism_, KaryResponse)
     loud = KaryResponse(hasher.k_, 4.0)
-    first, second = (
-        lambda runs, noise, symbol=symbol: loud.release(np.full(runs, symbol, np.int64), source=noise)
-        for symbol in (0, 1)
-    )
-    assert replace(sound, first=first, second=second).audit(20_000, source=seeded_bytes(0)).refuted
+    louder = lambda symbol, runs, noise: loud.release(np.full(runs, symbol, np.int64), source=noise)  # noqa: E731
+    assert replace(sound, release=louder).audit(20_000, source=seeded_bytes(0)).refuted
     symbols = np.arange(5000) % hasher.k_
     released = hasher.design_.release(symbols, source=seeded_bytes(0))
     assert truth_finding(hasher, symbols, released, "x").verdict == "not refuted"

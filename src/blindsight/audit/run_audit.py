@@ -22,10 +22,10 @@ from blindsight.audit.checks import Check, Evidence, Plan
 from blindsight.audit.collusion import PlayedRound, play
 from blindsight.audit.finding import Verdict
 from blindsight.audit.hostile import attack_scheme
-from blindsight.audit.inversion import aggregator_samples, four_pictures, seconds_to_learn
+from blindsight.audit.inversion import four_pictures, seconds_to_learn
 from blindsight.audit.leakage.recovery import Candidate, Recovery, Vector
-from blindsight.audit.leakage.schemes import Case, attack_schemes, attack_view, scheme_findings, view_finding
-from blindsight.audit.leakage.study import SinglesLeak, count_singles, single_findings
+from blindsight.audit.leakage.schemes import Case, attack_schemes, attack_view, view_finding
+from blindsight.audit.leakage.study import single_findings
 from blindsight.audit.mechanisms import RUNS, planned_noise
 from blindsight.audit.membership import (
     FEWEST_SHADOWS,
@@ -38,12 +38,12 @@ from blindsight.audit.membership import (
     margin_fit,
     shadow_attacks,
 )
-from blindsight.audit.subject import audit_subjects, self_test_finding
+from blindsight.audit.subject import audit_subjects
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.wire import decode
 from blindsight.data import FeaturePipeline, load, pipeline
 from blindsight.data.dataset import Dataset
-from blindsight.data.features import Standardiser, extract, reading_side
+from blindsight.data.features import Standardiser, reading_side
 from blindsight.data.pixels import PixelFeatures
 from blindsight.data.study import Division, Sites, Study, divide
 from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, MessageError
@@ -73,7 +73,7 @@ HOW_TO_RECORD = (
 ABOUT_RUN, RUN_SCHEMA, RUN_VERSION = "run.json", "blindsight/run", 1
 RECORDING, NOISE, STATEMENT = "recorded-round.npz", "noise.json", "statement.json"
 _NOISE, _LESS = "noise inside the sums", "half of that noise"
-_PROBES, _SHOWN = 24, 3
+_PROBES = 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,13 +242,14 @@ def plan_run(folder: Path, *, random_state: int, data: Dataset | None = None, pr
     if run.recorded is None:
         return Plan(run.name, (members, Check("updates and coalitions", 0, _unrecorded)), statement=run.statement)
     attack = _RoundAttack(run.recorded, random_state, progress, noisy=run.noise is not None)
+    drawing = 4 + seconds_to_learn(run.features)
     checks = [
         Check("the aggregator's recorded view", attack.seconds_to_read, attack.recorded_view),
         Check("weights of single owners in the sum", 0.5, attack.singles),
         Check("coalitions", attack.seconds_to_play, attack.coalitions),
         *attack.hostile,
         members,
-        Check("pictures from updates", 0, lambda effort: draw_owners(run, random_state), fixed=seconds_to_draw(run)),
+        Check("pictures from updates", 0, lambda effort: draw_owners(run, random_state), fixed=drawing),
     ]
     if attack.sparse:
         checks.insert(1, Check("the aggregator's view with its set-up", attack.seconds_to_play, attack.view_with_setup))
@@ -308,7 +309,7 @@ def _noisy_sums(noise: tuple[NoisePlan, float], share: float, effort: float) -> 
     """Look for a unit in sums with the run's noise, or with a `share` of it, to see whether that would be noticed."""
     subject = planned_noise(*noise, noise_share=share)
     (audit,) = audit_subjects([subject], runs=round(RUNS * effort))
-    row = audit.finding() if share == 1 else self_test_finding(audit, planted=True)
+    row = audit.finding() if share == 1 else audit.self_test(planted=True)
     return Evidence((row,), claims=share == 1)
 
 
@@ -343,18 +344,17 @@ class _RoundAttack:
         recorded = self._recorded
         received = recorded.messages.get(AGGREGATOR, ())
         sent = {owner: update[recorded.positions] for owner, update in recorded.sent.items()}
-        leaks = attack_view(received, sent, false_alarm=_FALSE_ALARM, random_state=self._seed)
-        tested = [leak.owner for leak in leaks]
-        untested = [owner for owner, update in recorded.sent.items() if update.any() and owner not in tested]
+        tests = attack_view(received, sent, false_alarm=_FALSE_ALARM, random_state=self._seed)
+        untested = [owner for owner, update in recorded.sent.items() if update.any() and owner not in tests]
         note = f"the aggregator's view was not searched for the updates of {', '.join(untested)}: no other's compares."
-        finding = view_finding(leaks, recorded.scheme, "the aggregator's recorded view")
+        finding = view_finding(tests, recorded.scheme, "the aggregator's recorded view")
         return Evidence((finding,), notes=(note,) if untested else ())
 
     def view_with_setup(self, effort: float) -> Evidence:
         """Send the updates again, in disguise, to an aggregator whose set-up is known."""
         recorded, size = self._recorded, self._size
         case = Case("the recorded updates, sent again", recorded.sent, recorded.sent, _as_it_is)
-        leaks = attack_schemes(
+        rows = attack_schemes(
             [case],
             schemes=[recorded.scheme],
             key_bits=3072 if size is None else size.key_bits,
@@ -363,20 +363,14 @@ class _RoundAttack:
             random_state=self._seed,
             progress=self._progress,
         )
-        return Evidence(scheme_findings(leaks))
+        return Evidence(rows)
 
     def singles(self, effort: float) -> Evidence:
         """Look for weights of the sum that one owner alone changed."""
         recorded, encoded = self._recorded, EncodedRound.of(self._recorded)
-        leak = SinglesLeak(
-            scheme=recorded.scheme,
-            members=len(recorded.sent),
-            sparsity=float(np.mean(encoded.updates == 0)),
-            minimum=recorded.minimum_per_position,
-            scattered=recorded.scheme == "block-dphe" and _scattered(encoded.updates, self._block),
-            **count_singles(encoded.updates, encoded.total),
-        )
-        rows = single_findings([leak])
+        scattered = recorded.scheme == "block-dphe" and _scattered(encoded.updates, self._block)
+        least = recorded.minimum_per_position
+        rows = tuple(single_findings(encoded.updates, encoded.total, recorded.scheme, least, scattered=scattered))
         if not rows:
             return Evidence((), notes=("no weight of the recorded sum was changed by one owner alone, or by two.",))
         if not self.sparse:  # the theorem is about DPHE; everybody else's sum shows as much, and nobody denies it
@@ -493,29 +487,19 @@ def draw_owners(run: RebuiltRun, random_state: int) -> Evidence:
     study, generator = run.study, science(random_state)
     private = np.concatenate(run.division.owners)
     probes = run.dataset.take(generator.permutation(private)[:_PROBES])
-    public, scheme = run.dataset.take(run.division.public), run.recorded.scheme
-    sift = _sift(study, scale=not isinstance(run.features, PixelFeatures))
-    read = aggregator_samples(
-        extract(probes, run.features), study.public[0], scheme=scheme, random_state=generator, progress=run.progress
-    )
     drawn = four_pictures(
         probes,
-        public,
+        run.dataset.take(run.division.public),
         pipeline=run.features,
-        sift=sift,
-        aggregator=read,
+        sift=_sift(study, scale=not isinstance(run.features, PixelFeatures)),
+        scheme=run.recorded.scheme,
         random_state=generator,
         progress=run.progress,
-    )
-    rows = drawn.findings()
-    if scheme == "plain":  # which promises nothing
-        rows = tuple(replace(row, verdict="leaks") if row.verdict == "refuted" else row for row in rows)
-    return Evidence(rows, tuple(drawn.row(index) for index in range(min(_SHOWN, len(probes)))))
-
-
-def seconds_to_draw(run: RebuiltRun) -> float:
-    """Return about what drawing takes."""
-    return 4 + seconds_to_learn(run.features)
+    ).evidence()
+    if run.recorded.scheme != "plain":
+        return drawn
+    rows = tuple(replace(row, verdict="leaks") if row.verdict == "refuted" else row for row in drawn.findings)
+    return replace(drawn, findings=rows)  # it promises nothing
 
 
 def _sift(study: Study, *, scale: bool) -> LinearSift:

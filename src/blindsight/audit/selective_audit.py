@@ -14,14 +14,16 @@ Houmansadr, S&P 2019). Photos that a participant trained on next are the others:
 others differ in nothing else. Scores are standardised upload by upload.
 
 *Photos.* Rows of a linear layer's change and their differences are compared with the photos of the batch, and with
-those of the next batch for chance; whether more of the batch are shown than of the next is decided by a sign test.
+those of the next batch for chance; whether more of the batch are shown than of the next is decided by a sign test. Of
+Adam and RMSProp the division by the gradient's own size is undone first, as far as a first step lets one.
 
 *Chosen weights* (`chosen_weights`). A last layer of zeros whose bias is sure of one class: then the row of every other
 class is the sum of its photos' inputs and the bias counts them (the class attack of Wen et al., "Fishing for user
 data", 2022). In a network that begins with a linear layer and ReLU, equal rows with biases at the quantiles of their
 sum switch each photo on from one row on, so that differences of rows are single photos (Fowl et al., "Robbing the Fed",
-2022). No encrypted sum is in the way of either: the sum of all uploads has the same rows. Noise with a proof is:
-epsilon holds whatever the weights are.
+2022). Where participants descend by Adam or RMSProp the last layer is made so small that gradients hardly count beside
+what is added to their divisor: then steps are gradients again (`leakage.networks`). No encrypted sum is in the way of
+either: the sum of all uploads has the same rows. Noise with a proof is: epsilon holds whatever the weights are.
 """
 
 import json
@@ -30,6 +32,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, Self
 
@@ -41,7 +44,7 @@ from scipy.stats import binomtest
 from blindsight.audit import membership
 from blindsight.audit.checks import Check, Evidence, Plan
 from blindsight.audit.finding import Finding, Interval, Verdict, rate
-from blindsight.audit.leakage.networks import linear_layers, parameter_places
+from blindsight.audit.leakage.networks import linear_layers, parameter_places, undo_division
 from blindsight.audit.leakage.recovery import RECOVERED
 from blindsight.crypto.wire import decode
 from blindsight.data import load
@@ -75,6 +78,7 @@ _PERMUTATIONS = 9999
 _LEAST_GROUPS = 5  # fewer cannot be exchanged often enough to tell luck
 _CONFIDENCE = 0.999
 _SURE = 1024.0  # logit of a class that a server wants to be sure of
+_TINY = 1e-7
 
 
 # --- what the server knows ---
@@ -101,6 +105,12 @@ class Server:
     make_trainer: MakeTrainer
     public: Photos
     classes: int
+
+    @cached_property
+    def descent(self) -> tuple[str, float]:
+        """How participants descend: the name of the optimiser, and its first learning rate."""
+        made = getattr(self.make_trainer(record_noise=None), "_optimiser", None)
+        return ("sgd", 1.0) if made is None else (type(made).__name__.lower(), float(made.param_groups[0]["lr"]))
 
     @cached_property
     def layout(self) -> ParameterLayout:
@@ -165,6 +175,8 @@ def chosen_weights(server: Server, initial: Vector) -> Vector:
     sums = np.quantile(flat.mean(axis=1), np.linspace(0, 1, len(first), endpoint=False))
     chosen[first], chosen[thresholds] = 1 / first.shape[1], -sums
     chosen[last] = np.linspace(-1, 1, len(last))[:, None] / last.shape[1]  # all hidden units count alike
+    if server.descent[0] != "sgd":
+        chosen[last] *= _TINY  # gradients far below what Adam and RMSProp add to their divisor
     return chosen
 
 
@@ -313,8 +325,9 @@ def _shown(server: Server, seen: SeenUpload, photos: Photos) -> NDArray[np.bool_
     truths = [trainer.standardiser.apply(photos.inputs)] if isinstance(trainer, SoftmaxTrainer) else [flat]
     scales = server.public.inputs.reshape(len(server.public.inputs), -1)
     truths.append((flat - scales.mean(axis=0)) / (scales.std(axis=0) + 1e-6))
-    update, layers = seen.update.dense().astype(np.float64), linear_layers(server.layout)
-    for layer in {layers[0], layers[-1]}:
+    sent, layers = seen.update.dense().astype(np.float64), linear_layers(server.layout)
+    undone = [] if server.descent[0] == "sgd" else [undo_division(sent, *server.descent)]
+    for update, layer in product((sent, *undone), {layers[0], layers[-1]}):
         rows = update[_layer(server.layout, layer)[0]]
         guesses = np.concatenate([rows, np.diff(rows, axis=0)])
         guesses = guesses[np.linalg.norm(guesses, axis=1) > 0]
