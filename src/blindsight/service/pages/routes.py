@@ -471,8 +471,10 @@ def score_chart(run: dict[str, Any]) -> LineChart:
 def _add_audit(router: APIRouter, pages: Pages) -> None:
     @router.get("/audit")
     def show(request: Request) -> Response:
+        from blindsight.audit.attacks import ATTACKS  # with all that it attacks
+
         demo, state = pages.demos.get("audit"), pages.demos.state("audit")
-        return pages.render(request, "audit.html", demo=demo, state=state)
+        return pages.render(request, "audit.html", demo=demo, state=state, attacks=ATTACKS)
 
 
 _ENTRIES = 50  # of the log, on one page
