@@ -11,7 +11,6 @@ import pytest
 from blindsight.audit import subject
 from blindsight.audit.artefacts import audit_artefact
 from blindsight.audit.index_audit import (
-    Linkage,
     attribute_finding,
     linkage_finding,
     plan_index,
@@ -224,11 +223,11 @@ def test_mechanism_with_too_little_noise_is_refuted(indexes):
 
 
 def test_verdicts_on_linkage():
-    blind, half = Linkage(1, 500, 500), Linkage(250, 500, 500)
-    assert linkage_finding(blind, "open", None).verdict == "at chance"
-    assert linkage_finding(half, "open", None).verdict == "leaks"
-    assert linkage_finding(half, "central", 1.0).verdict == "as stated"
-    assert linkage_finding(half, "local", 1.0).verdict == "refuted"  # at most .0146
-    assert linkage_finding(half, "local", 8.0).verdict == "not refuted"
+    blind, half = (1, 500, 500), (250, 500, 500)
+    assert linkage_finding(*blind, "open", None).verdict == "at chance"
+    assert linkage_finding(*half, "open", None).verdict == "leaks"
+    assert linkage_finding(*half, "central", 1.0).verdict == "as stated"
+    assert linkage_finding(*half, "local", 1.0).verdict == "refuted"  # at most .0146
+    assert linkage_finding(*half, "local", 8.0).verdict == "not refuted"
     same = np.zeros((10, 2), dtype=np.uint8)
     assert uniqueness_finding(same, "open").verdict == "at chance"

@@ -8,7 +8,6 @@ each owner sends one step on one of its own, through the scheme of the run. The 
 have, is made from public rows: one number that tells the first answer of the classifier and hides the second.
 """
 
-import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,8 +16,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.audit import collusion, membership
-from blindsight.audit.checks import Check, Evidence, Plan
+from blindsight.audit import collusion
+from blindsight.audit.checks import Check, Evidence, Plan, read_json
 from blindsight.audit.collusion import PlayedRound, play
 from blindsight.audit.finding import Verdict
 from blindsight.audit.hostile import attack_scheme
@@ -28,15 +27,12 @@ from blindsight.audit.leakage.schemes import Case, attack_schemes, attack_view, 
 from blindsight.audit.leakage.study import single_findings
 from blindsight.audit.mechanisms import RUNS, planned_noise
 from blindsight.audit.membership import (
-    FEWEST_SHADOWS,
-    LOW_FPRS,
     Game,
     Trainer,
+    audit_members,
     federated_trainer,
-    fewest_others,
     linear_trainer,
     margin_fit,
-    shadow_attacks,
 )
 from blindsight.audit.subject import audit_subjects
 from blindsight.crypto.encoding import SlotPacking
@@ -62,7 +58,6 @@ from blindsight.sums.messages import Reply
 from blindsight.sums.noise import NoisePlan
 from blindsight.sums.terms import AGGREGATOR, HIDING_SCHEMES, SPARSE_SCHEMES, Terms
 
-_SHADOWS = 16
 _FALSE_ALARM = 0.01
 
 HOW_TO_RECORD = (
@@ -263,13 +258,8 @@ def _unrecorded(effort: float) -> Evidence:
 def read_run(folder: Path) -> dict[str, Any]:
     """Return how a run was made, or say that it is damaged or of another version."""
     path = folder / ABOUT_RUN
-    with storage_errors("read", path):
-        text = path.read_bytes()
-    try:
-        about: dict[str, Any] = json.loads(text)
-        schema, version = about["schema"], about["version"]
-    except (ValueError, KeyError, TypeError):
-        raise CorruptFileError(f"{path} is damaged, or was never written by Blindsight. Learn again.") from None
+    about = read_json(path, "Learn again.")
+    schema, version = about.get("schema"), about.get("version")
     if schema != RUN_SCHEMA:
         raise CorruptFileError(f"{path} holds a {schema!r}; a {RUN_SCHEMA!r} was expected.")
     if version != RUN_VERSION:
@@ -296,10 +286,8 @@ def _read_statement(folder: Path) -> PrivacyStatement | None:
 def _read_noise(path: Path) -> tuple[NoisePlan, float] | None:
     if not path.exists():
         return None
-    with storage_errors("read", path):
-        text = path.read_bytes()
+    data = read_json(path, "Learn again.")
     try:
-        data = json.loads(text)
         return NoisePlan.from_dict(data), float(data["delta"])
     except (InputError, ValueError, KeyError, TypeError, AttributeError):
         raise CorruptFileError(f"{path} is damaged, or of another version. Learn again.") from None
@@ -443,21 +431,17 @@ def _scattered(updates: NDArray[np.int64], block: int) -> bool:
 
 def _members(run: RebuiltRun, effort: float, seed: int) -> Evidence:
     """Ask the final model, and shadows of it, who was trained on."""
-    game, classifier = run.game, run.classifier
-    scorer, fprs = margin_fit(classifier), usable_fprs(int((~game.member).sum()))
-    by_loss = membership.loss_threshold(scorer, game, fprs=fprs)
-    by_shadows = shadow_attacks(
-        scorer,
-        game,
-        run.shadow_trainer,
-        shadows=shadows_for(effort),
-        fprs=fprs,
-        random_state=seed,
-        progress=run.progress,
-    )
     target = f"the model of {run.study.answers[0]}" if run.study.multilabel else "the model"
     return Evidence(
-        tuple(row for found in (by_loss, *by_shadows) for row in membership.findings(found, target, source="nobody"))
+        audit_members(
+            margin_fit(run.classifier),
+            run.game,
+            run.shadow_trainer,
+            target,
+            effort=effort,
+            seed=seed,
+            progress=run.progress,
+        )
     )
 
 
@@ -467,17 +451,7 @@ def _seconds_of_shadows(run: RebuiltRun) -> float:
         rows = len(run.dataset)
     except BlindsightError:
         rows = 0
-    return 1.0 + 1e-8 * _SHADOWS * rows * run.model.weights.size
-
-
-def usable_fprs(others: int) -> tuple[float, ...]:
-    """Return the false-positive rates that so many non-members can show; the largest, if none, so that it is said."""
-    return tuple(fpr for fpr in LOW_FPRS if others >= fewest_others(fpr)) or LOW_FPRS[-1:]
-
-
-def shadows_for(effort: float) -> int:
-    """Return how many shadow models to train: an even number that grows with the effort."""
-    return max(FEWEST_SHADOWS, 2 * round(_SHADOWS * effort / 2))
+    return 1.0 + 1.6e-7 * rows * run.model.weights.size
 
 
 def draw_owners(run: RebuiltRun, random_state: int) -> Evidence:

@@ -26,7 +26,6 @@ what is added to their divisor: then steps are gradients again (`leakage.network
 either: the sum of all uploads has the same rows. Noise with a proof is: epsilon holds whatever the weights are.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,7 +41,7 @@ from scipy.optimize import nnls
 from scipy.stats import binomtest
 
 from blindsight.audit import membership
-from blindsight.audit.checks import Check, Evidence, Plan
+from blindsight.audit.checks import Check, Evidence, Plan, read_json
 from blindsight.audit.finding import Finding, Interval, Verdict, rate
 from blindsight.audit.leakage.networks import linear_layers, parameter_places, undo_division
 from blindsight.audit.leakage.recovery import RECOVERED
@@ -50,7 +49,7 @@ from blindsight.crypto.wire import decode
 from blindsight.data import load
 from blindsight.data.dataset import Dataset
 from blindsight.errors import CorruptFileError, DataError, InputError
-from blindsight.files import AnyPath, cache_folder, read_arrays, storage_errors, write_arrays
+from blindsight.files import AnyPath, cache_folder, read_arrays, write_arrays
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.selective.codec import ParameterLayout, SparseUpdate, Vector, decode_sparse
@@ -467,13 +466,13 @@ class SelectiveRun:
     @classmethod
     def load(cls, folder: Path, *, data: Dataset | None = None, progress: Progress = silent) -> Self:
         """Read a run; `data` stand for its collection where that cannot be read from where it was."""
-        about, view = _read(folder / ABOUT_SELECTIVE), folder / VIEW
+        about, view = read_json(folder / ABOUT_SELECTIVE, "Learn again."), folder / VIEW
         if about.get("schema") != SCHEMA or about.get("version") != VERSION:
             raise CorruptFileError(
                 f"{folder / ABOUT_SELECTIVE} is of {about.get('schema')!r}, version {about.get('version')}; this "
                 f"Blindsight reads {SCHEMA!r}, version {VERSION}. Learn again, or audit it by the one that wrote it."
             )
-        statement = PrivacyStatement.from_dict(_read(folder / "statement.json"))
+        statement = PrivacyStatement.from_dict(read_json(folder / "statement.json", "Learn again."))
         return cls(about, statement, load_view(view) if view.exists() else None, data, progress)
 
     @cached_property
@@ -559,16 +558,6 @@ def load_view(path: AnyPath) -> tuple[bytes, ...]:
     return tuple(whole[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True))
 
 
-def _read(path: Path) -> dict[str, Any]:
-    with storage_errors("read", path):
-        text = path.read_bytes()
-    try:
-        found: dict[str, Any] = json.loads(text)
-        return {**found}
-    except (ValueError, TypeError):
-        raise CorruptFileError(f"{path} is damaged, or was never written by Blindsight. Learn again.") from None
-
-
 def plan_selective(
     folder: Path, *, random_state: int, data: Dataset | None = None, progress: Progress = silent
 ) -> Plan:
@@ -592,5 +581,5 @@ def plan_selective(
 
     checks = [check(*attack, weights) for weights in (recorded, chosen) for attack in attacks]
     if run.messages is None:
-        return Plan(name, tuple(checks[len(attacks) :]), (HOW_TO_RECORD,))
-    return Plan(name, tuple(checks))
+        return Plan(name, tuple(checks[len(attacks) :]), (HOW_TO_RECORD,), run.statement)
+    return Plan(name, tuple(checks), statement=run.statement)
