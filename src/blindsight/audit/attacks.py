@@ -31,6 +31,7 @@ from blindsight.crypto.wire import decode
 from blindsight.data import load
 from blindsight.data.features import Standardiser
 from blindsight.errors import UnknownNameError
+from blindsight.extras import require
 from blindsight.learn.linear import LinearTraining
 from blindsight.progress import Progress, silent
 from blindsight.search.building import Wish, build_gallery
@@ -164,10 +165,10 @@ def _members(attack: str) -> Trial:
         (X, y), others = drawn(), drawn()
         game = membership.Game(X, y, rng.permutation(rows) < rows // 2)
         unit = Standardiser(np.zeros(size), np.ones(size))
-        settings = {"classes": (0, 1), "standardiser": unit, "passes": 30}
-        train = membership.linear_trainer(LinearTraining(ridge=1e-4), **settings)
+        train = membership.linear_trainer(LinearTraining(ridge=1e-4), classes=(0, 1), standardiser=unit, passes=30)
         unseen = train(others[0][: rows // 2], others[1][: rows // 2], 0)
-        target, how = game.train(train, 0) if weak else unseen, {"fprs": (0.01,), "confidence": 0.999}
+        target = game.train(train, 0) if weak else unseen
+        how: dict[str, Any] = {"fprs": (0.01,), "confidence": 0.999}
         if attack == "loss threshold":
             known = X[game.member]
             nearest = lambda X, y: -((X[:, None] - known) ** 2).sum(axis=2).min(axis=1)  # noqa: E731
@@ -303,7 +304,7 @@ def _uploads(attack: str, *, batch: int = 16, chosen: bool = False, optimiser: s
 
 
 def _perceptron(width: int, classes: int) -> Any:
-    nn = networks.require("torch", extra="deep", purpose="attacks on networks").nn
+    nn = require("torch", extra="deep", purpose="attacks on networks").nn
     return nn.Sequential(nn.Linear(width, 64), nn.ReLU(), nn.Linear(64, classes))
 
 
@@ -336,15 +337,17 @@ def _matched(side: int) -> Trial:
             return clean / max(1.0, float(np.linalg.norm(clean))) + rng.normal(size=clean.shape)
 
         with nullcontext() if weak else patch.object(networks, "_gradient", noisy):
-            options = {"batches": (1,), "uploads": (1.0,), "random_state": 0} | (smooth if side > 8 else {})
-            return networks.attack_batches(pictures[:50], labels[:50], **options)[0]
+            options: dict[str, Any] = {"batches": (1,), "uploads": (1.0,), "random_state": 0} | (
+                smooth if side > 8 else {}
+            )
+            return networks.attack_batches(pictures[:50], labels[:50], random_state=0, **options)[0]
 
     return trial
 
 
 def _singles(weak: bool) -> Finding:
     least = 1 if weak else 3
-    options = {"dimension": 200, "key_bits": 1024, "insecure": True, "random_state": 0}
+    options: dict[str, Any] = {"dimension": 200, "key_bits": 1024, "insecure": True, "random_state": 0}
     return attack_singles(minimum_per_position=least, **options)[0]
 
 
@@ -600,7 +603,7 @@ ATTACKS: tuple[Attack, ...] = (
         "the server, or the network",
         "one sum is opened of what members learned from one model",
         ("a key generator that forgets what it opened", "the real one"),
-        _hostile("differencing attempts", "bfv", without_memory),
+        _hostile("differencing attempts", "dphe", without_memory),
     ),
     Attack(
         "differencing rounds",

@@ -511,5 +511,5 @@ def audit_members(
     by_loss = loss_threshold(scorer, game, fprs=fprs)
     shadows = max(FEWEST_SHADOWS, 2 * round(_SHADOWS * effort / 2))
     by_shadows = shadow_attacks(scorer, game, train, shadows=shadows, fprs=fprs, random_state=seed, progress=progress)
-    claim = {"source": source, "epsilon": epsilon, "delta": delta}
+    claim: dict[str, Any] = {"source": source, "epsilon": epsilon, "delta": delta}
     return tuple(row for found in (by_loss, *by_shadows) for row in findings(found, target, **claim))

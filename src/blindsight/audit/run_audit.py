@@ -235,7 +235,7 @@ def plan_run(folder: Path, *, random_state: int, data: Dataset | None = None, pr
         sums = (Check(name, 3, partial(_noisy_sums, run.noise, share)) for name, share in shares.items())
         return Plan(run.name, (*sums, members), statement=run.statement)
     if run.recorded is None:
-        return Plan(run.name, (members, Check("updates and coalitions", 0, _unrecorded)), statement=run.statement)
+        return Plan(run.name, (Check("updates and coalitions", 0, _unrecorded), members), statement=run.statement)
     attack = _RoundAttack(run.recorded, random_state, progress, noisy=run.noise is not None)
     drawing = 4 + seconds_to_learn(run.features)
     checks = [

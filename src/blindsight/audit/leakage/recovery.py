@@ -452,7 +452,7 @@ def recover_with_guesses(
 
 def _reproduces(candidate: Candidate, old: Vector, new: Vector, loss: Loss) -> bool:
     """Whether a step on the candidate leads where the victim's did: not if its hinge loss has no gradient."""
-    settings = {"learning_rate": candidate.learning_rate, "penalty": candidate.penalty}
+    settings: dict[str, Any] = {"learning_rate": candidate.learning_rate, "penalty": candidate.penalty}
     again = gradient_step(old, candidate.sample, [candidate.label or 1], loss=loss, **settings)
     return bool(np.linalg.norm(again - new) <= 1e-6 * np.linalg.norm(new - old))
 
@@ -481,7 +481,7 @@ def attack_unknown_settings(
     for victim in range(victims):
         truth, label = rows[generator.integers(len(rows))], int(generator.choice([-1, 1]))
         setting = settings[generator.integers(len(settings))]
-        chosen = {"learning_rate": setting.learning_rate, "penalty": setting.penalty}
+        chosen: dict[str, Any] = {"learning_rate": setting.learning_rate, "penalty": setting.penalty}
         before = scale * generator.normal(size=size + bias)
         after = gradient_step(before, truth, [label], loss=loss, bias=bias, **chosen)
         found = recover_with_guesses(before, after, public, loss=loss, bias=bias)
@@ -611,7 +611,8 @@ def places_test(
 
 
 def _units(rows: Vector) -> NDArray[np.float32]:
-    return (rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)).astype(np.float32)
+    units: NDArray[np.float32] = (rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)).astype("f4")
+    return units
 
 
 def _signs(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.float32]:

@@ -24,7 +24,7 @@ in a block of several is shown.
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -231,11 +231,11 @@ def study_leakage(
     64 of them. Gradients of small batches, which are attacked with torch, are a study of their own (`networks`).
     """
     generator = science(random_state)
-    keys = {"key_bits": key_bits, "insecure": insecure, "progress": progress, "random_state": generator}
+    keys: dict[str, Any] = {"key_bits": key_bits, "insecure": insecure, "progress": progress, "random_state": generator}
     cases = leaky_cases(private, random_state=generator)
     schemes = attack_schemes(cases, false_alarm=false_alarm, **keys)
     singles = [row for least in (1, 2, 3) for row in attack_singles(minimum_per_position=least, **keys)]
-    many = {"victims": victims, "random_state": generator, "progress": progress}
+    many: dict[str, Any] = {"victims": victims, "random_state": generator, "progress": progress}
     unknown = [
         attack_unknown_settings(private, public, loss=loss, bias=bias, **many)
         for loss in get_args(Loss)
