@@ -10,7 +10,7 @@ from blindsight.errors import UnknownNameError
 @pytest.mark.parametrize(
     "attack",
     [
-        pytest.param(attack, id=attack.name, marks=[pytest.mark.slow] if attack.seconds > 1 else [])
+        pytest.param(attack, id=attack.name, marks=[pytest.mark.slow] if attack.seconds > 0.3 else [])
         for attack in ATTACKS
     ],
 )
@@ -40,6 +40,7 @@ def test_outcomes():
         "silence",
         ("a talker", "a wall"),
         lambda weak: row("leaks" if weak else "at chance"),
+        1.0,
     )
     outcome = attack.run()
     assert outcome.proven

@@ -73,7 +73,7 @@ class Attack:
     breaks: str
     shown_on: tuple[str, str]
     trial: Trial
-    seconds: float = 1.0
+    seconds: float
 
     def run(self) -> "Outcome":
         """Play both."""
@@ -337,10 +337,8 @@ def _matched(side: int) -> Trial:
             return clean / max(1.0, float(np.linalg.norm(clean))) + rng.normal(size=clean.shape)
 
         with nullcontext() if weak else patch.object(networks, "_gradient", noisy):
-            options: dict[str, Any] = {"batches": (1,), "uploads": (1.0,), "random_state": 0} | (
-                smooth if side > 8 else {}
-            )
-            return networks.attack_batches(pictures[:50], labels[:50], random_state=0, **options)[0]
+            options: dict[str, Any] = smooth if side > 8 else {"uploads": (1.0,)}
+            return networks.attack_batches(pictures[:50], labels[:50], batches=(1,), random_state=0, **options)[0]
 
     return trial
 
@@ -496,7 +494,7 @@ ATTACKS: tuple[Attack, ...] = (
         "a claimed epsilon",
         ("PHashing as published, at epsilon 1", "local mode at epsilon 1"),
         _audited(lambda weak: (mechanisms.phashing_run if weak else mechanisms.local_release_run)(1.0), 5000),
-        2,
+        0.3,
     ),
     Attack(
         "Gaussian trade-off",
@@ -504,7 +502,7 @@ ATTACKS: tuple[Attack, ...] = (
         "a claimed epsilon and delta",
         ("sums with 70% of their noise", "all of it"),
         _audited(lambda weak: mechanisms.summed_noise(4.0, 1e-6, noise_share=0.7 if weak else 1.0), 20_000),
-        2,
+        0.8,
     ),
     Attack(
         "loss threshold",
@@ -512,6 +510,7 @@ ATTACKS: tuple[Attack, ...] = (
         _MEMBERS,
         ("a nearest-neighbour model", "a classifier that never saw the rows"),
         _members("loss threshold"),
+        0.5,
     ),
     *(
         Attack(
@@ -520,7 +519,7 @@ ATTACKS: tuple[Attack, ...] = (
             _MEMBERS,
             ("a classifier with fewer rows than dimensions", "one that never saw the rows"),
             _members(attack),
-            2,
+            0.4,
         )
         for name, few, attack in (
             ("likelihood ratio (LiRA)", "", "likelihood ratio"),
@@ -528,7 +527,7 @@ ATTACKS: tuple[Attack, ...] = (
         )
     ),
     *(
-        Attack(name, needs, breaks, _QUIET, trial, 2)
+        Attack(name, needs, breaks, _QUIET, trial, 0.4)
         for name, needs, breaks, trial in (
             ("classes in uploads", _SERVER, "who has which classes stays unknown", _uploads("class_finding")),
             (
@@ -560,6 +559,7 @@ ATTACKS: tuple[Attack, ...] = (
         "an update does not show what was learned from",
         ("a plain update (nobody denies it)", "what the aggregator of masks receives"),
         _one_step,
+        0.1,
     ),
     *(
         Attack(
@@ -568,7 +568,7 @@ ATTACKS: tuple[Attack, ...] = (
             "a gradient does not show its pictures",
             (f"{part} of one picture of {side}x{side}", "clipped, with Gaussian noise"),
             _matched(side),
-            3,
+            1.5,
         )
         for name, side, part in (
             ("gradient matching", 8, "the gradient"),
@@ -581,7 +581,7 @@ ATTACKS: tuple[Attack, ...] = (
         "nobody reads from the sum what one owner changed",
         ("minimum_per_position = 1, as published", "minimum_per_position = 3"),
         _singles,
-        2,
+        0.4,
     ),
     Attack(
         "pictures from updates",
@@ -589,7 +589,7 @@ ATTACKS: tuple[Attack, ...] = (
         "nobody draws a face from what an aggregator receives",
         ("a plain update", "what the aggregator of masks receives"),
         lambda weak: _views()["plain" if weak else "aggregator"],
-        5,
+        0.9,
     ),
     Attack(
         "coalitions",
@@ -597,6 +597,7 @@ ATTACKS: tuple[Attack, ...] = (
         "too few members and the aggregator read nothing of another",
         ("masks between members are forgotten", "the real masks"),
         _coalition,
+        0.1,
     ),
     Attack(
         "differencing attempts",
@@ -604,6 +605,7 @@ ATTACKS: tuple[Attack, ...] = (
         "one sum is opened of what members learned from one model",
         ("a key generator that forgets what it opened", "the real one"),
         _hostile("differencing attempts", "dphe", without_memory),
+        0.3,
     ),
     Attack(
         "differencing rounds",
@@ -611,6 +613,7 @@ ATTACKS: tuple[Attack, ...] = (
         "sums of several rounds tell nothing of one member",
         ("sums without noise (the statement admits it)", "noise inside the sums, epsilon 1"),
         _differenced_rounds,
+        0.1,
     ),
     Attack(
         "inconsistent drop-out sets",
@@ -618,6 +621,7 @@ ATTACKS: tuple[Attack, ...] = (
         "masks open no sum of fewer than two others",
         ("a threshold just above half", "the real threshold"),
         _hostile("inconsistent drop-out sets", "masks", low_threshold),
+        0.1,
     ),
     Attack(
         "keys of the aggregator's own",
@@ -625,6 +629,7 @@ ATTACKS: tuple[Attack, ...] = (
         "masks hide an update from an aggregator that lies",
         ("keys whose signatures nobody compares", "compared"),
         _hostile("keys of the aggregator's own", "masks", unsigned_keys),
+        0.1,
     ),
     Attack(
         "chosen ciphertexts",
@@ -648,7 +653,7 @@ ATTACKS: tuple[Attack, ...] = (
         "a member cannot make the sum out of what others sent",
         ("DPHE without its tags", "with them"),
         _hostile("malleable copies", "dphe", without_tags),
-        1.5,
+        0.3,
     ),
     Attack(
         "malleable copies, of a member with the server",
@@ -656,7 +661,7 @@ ATTACKS: tuple[Attack, ...] = (
         "a member cannot make the sum out of what others sent",
         ("DPHE (its statement admits it)", "masks"),
         _copies_with_the_server,
-        1.5,
+        0.2,
     ),
     Attack(
         "a model of its own for each member",
@@ -664,6 +669,7 @@ ATTACKS: tuple[Attack, ...] = (
         "members contribute to one sum from one model only",
         ("calls that are not bound to the model", "the real calls"),
         _hostile("a model of its own for each member", "masks", unbound_model),
+        0.1,
     ),
     Attack(
         "one member ends the run",
@@ -671,6 +677,7 @@ ATTACKS: tuple[Attack, ...] = (
         "what does not fit is refused for that member alone",
         ("a server that raises what nobody catches", "the real one"),
         _hostile("one member ends the run", "masks", fragile),
+        0.2,
     ),
     Attack(
         "forged contributor counts",
@@ -678,7 +685,7 @@ ATTACKS: tuple[Attack, ...] = (
         "what two members sent is not opened where three must have",
         ("counts that nobody compares with senders", "compared"),
         _hostile("forged contributor counts", "dphe", uncompared_counts),
-        1.5,
+        0.5,
     ),
     Attack(
         "training that fails on data",
@@ -686,6 +693,7 @@ ATTACKS: tuple[Attack, ...] = (
         "failures of selective sharing tell nothing of a photo",
         ("failures as they happen", "noise outside training"),
         _failing,
+        0.1,
     ),
     Attack(
         "stored releases",
@@ -693,7 +701,7 @@ ATTACKS: tuple[Attack, ...] = (
         "every stored release carries its noise",
         ("true symbols in the index", "releases of the mechanism"),
         _stored,
-        2,
+        0.4,
     ),
     Attack(
         "attributes in an index",
@@ -701,6 +709,7 @@ ATTACKS: tuple[Attack, ...] = (
         "an epsilon bounds how often the class of a picture is told",
         ("symbols without noise", "noise, epsilon 0.1"),
         _attribute,
+        0.1,
     ),
     Attack(
         "building again",
@@ -708,7 +717,7 @@ ATTACKS: tuple[Attack, ...] = (
         "noise does not average out",
         ("releases that are drawn again", "releases that are kept"),
         _index_check("building again", plant=drawn_again),
-        2,
+        0.1,
     ),
     Attack(
         "public bytes",
@@ -716,7 +725,7 @@ ATTACKS: tuple[Attack, ...] = (
         "what is published depends on a picture through its release alone",
         ("a file that counts equal pictures", "the real files"),
         _index_check("public bytes", plant=counting_copies),
-        3,
+        0.5,
     ),
     Attack(
         "a picture taken again",
@@ -724,7 +733,7 @@ ATTACKS: tuple[Attack, ...] = (
         "who has a picture cannot tell which entry it is",
         ("an open index", "a local one, epsilon 2"),
         _index_check("finding a picture taken again", "open"),
-        2,
+        0.1,
     ),
     Attack(
         "anchors of a hash function",
@@ -732,6 +741,7 @@ ATTACKS: tuple[Attack, ...] = (
         "a hash function does not hold the pictures it was learned from",
         ("anchors that are training rows", "anchors from public rows"),
         _anchors,
+        0.1,
     ),
     Attack(
         "apps that pool their sifts",
@@ -739,7 +749,7 @@ ATTACKS: tuple[Attack, ...] = (
         "what is private is not read",
         ("two sifts whose difference shows it (their statements admit it)", "two sifts of noise"),
         _pooled,
-        2,
+        0.1,
     ),
     Attack(
         "several frames of a person",
@@ -747,7 +757,7 @@ ATTACKS: tuple[Attack, ...] = (
         "what is private is not read",
         ("noise of its own for each frame (the statement admits it)", "one release for each person"),
         _frames,
-        3,
+        0.2,
     ),
     Attack(
         "hiding places",
@@ -755,7 +765,7 @@ ATTACKS: tuple[Attack, ...] = (
         "nothing is hidden in other units or digits",
         ("the attribute behind the decimal point", "whole numbers"),
         _hidden,
-        2,
+        0.3,
     ),
     *(
         Attack(
@@ -767,14 +777,14 @@ ATTACKS: tuple[Attack, ...] = (
             seconds,
         )
         for name, needs, repair, seconds in (
-            ("a release too wide for the rows", f"{_SIFT}, and more data", "a learning curve", 20),
-            ("a sift fitted to answers", "an app that proposes again and again", "one error for all tries", 3),
-            ("the difference of two frames", _SIFT, "every frame's label, given the window", 2),
-            ("a frame that switches a sift", _SIFT, "the support of the verification rows", 0.5),
-            ("an overflow as a symbol", _SIFT, "a fixed release, counted", 0.5),
-            ("a jackpot symbol", _SIFT, "a bound on how many a symbol gives away", 0.5),
-            ("the XOR of two attributes", _SIFT, "joint attackers", 8),
-            ("symbols of few rows, judged by attackers", _SIFT, "certificate or refusal", 1),
+            ("a release too wide for the rows", f"{_SIFT}, and more data", "a learning curve", 2),
+            ("a sift fitted to answers", "an app that proposes again and again", "one error for all tries", 0.3),
+            ("the difference of two frames", _SIFT, "every frame's label, given the window", 0.4),
+            ("a frame that switches a sift", _SIFT, "the support of the verification rows", 0.1),
+            ("an overflow as a symbol", _SIFT, "a fixed release, counted", 0.1),
+            ("a jackpot symbol", _SIFT, "a bound on how many a symbol gives away", 0.2),
+            ("the XOR of two attributes", _SIFT, "joint attackers", 1.2),
+            ("symbols of few rows, judged by attackers", _SIFT, "certificate or refusal", 0.1),
         )
     ),
 )

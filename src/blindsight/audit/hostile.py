@@ -426,10 +426,8 @@ def keys_of_its_own(scheme: str) -> Iterator[Finding]:
     server.open(turn[0], model=MODEL)
     signed = {name: decode(run.members[name].answer(call), Reply) for name, call in server.calls().items()}
     others, opened = sorted(set(MEMBERS) - {VICTIM}), None
-    made = {
-        name: RoundSecrets(*turn, system_bytes(32), system_bytes(32), system_bytes(32), b"", (), (), (), ())
-        for name in others
-    }
+    keys = system_bytes(32), system_bytes(32), system_bytes(32)
+    made = {name: RoundSecrets(*turn, *keys, b"", (), (), (), ()) for name in others}
     told = signed | {name: replace(signed[name], body=encode(made[name].advertisement)) for name in others}
     directory = encode(Directory(tuple(encode(told[name]) for name in sorted(told))))
     try:

@@ -416,6 +416,7 @@ def attribute_finding(
         measure=f"share of pictures whose class is told (the commonest has {prior:.1%})",
         measured=told,
         verdict=verdict,
+        chance=prior,
         attack=f"naive Bayes, learned from the classes of {len(known):,} other pictures of the index",
         details={"prior": prior, "allowed": allowed},
     )
@@ -582,6 +583,7 @@ def linkage_finding(right: int, pictures: int, entries: int, mode: Mode, epsilon
         measure=f"share of pictures taken again that are named right (chance: {chance:.3g})",
         measured=share,
         verdict=above if share.low > most else below,
+        chance=chance,
         attack=f"another capture of the picture (noise of {NOISE:g} levels, {LIGHT:.0%} more or less light)",
         details={"pictures": pictures, "entries": entries, "chance": chance},
     )

@@ -347,15 +347,8 @@ def gaussian_run(epsilon: float, delta: float) -> CanarySubject:
 
 def sum_plan(epsilon: float, delta: float, **options: Any) -> NoisePlan:
     """Return noise for sums by five owners, one of whom drops out and one of whom tells its shares."""
-    fixed: dict[str, Any] = {
-        "unit": "record",
-        "clip": 1.0,
-        "members": 5,
-        "drop_outs": 1,
-        "colluders": 1,
-        "largest": 2**28,
-    }
-    return NoisePlan.calibrated(epsilon=epsilon, delta=delta, **fixed | options)
+    fixed: dict[str, Any] = {"clip": 1.0, "members": 5, "drop_outs": 1, "colluders": 1, "largest": 2**28}
+    return NoisePlan.calibrated(epsilon=epsilon, delta=delta, **fixed | {"unit": "record"} | options)
 
 
 def summed_noise(epsilon: float, delta: float, *, noise_share: float = 1.0) -> Subject:

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from blindsight.audit.epsilon import (
     CONFIDENCE,
+    Bound,
     Draws,
-    EpsilonBound,
-    GaussianBound,
     Scorer,
     check_runs,
     epsilon_bound,
@@ -27,7 +26,7 @@ from blindsight.audit.epsilon import (
     runs_needed,
 )
 from blindsight.audit.finding import Finding, Interval, Verdict
-from blindsight.audit.onerun import OneRunBound, canaries_needed, one_run_bound, surest_guesses
+from blindsight.audit.onerun import canaries_needed, one_run_bound, surest_guesses
 from blindsight.dp.accounting import check_positive
 from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
@@ -74,7 +73,7 @@ class EpsilonAudit:
     """What running a mechanism showed about a claim."""
 
     claim: Claim
-    bound: EpsilonBound | GaussianBound | OneRunBound
+    bound: Bound
 
     @property
     def refuted(self) -> bool:
@@ -159,7 +158,7 @@ class Subject(OnTrial):
     def audit(self, number: int, *, confidence: float = CONFIDENCE, source: ByteSource = system_bytes) -> EpsilonAudit:
         check_runs(number, self.claim.epsilon, confidence=confidence, delta=self.claim.delta)
         first, second = (self.release(given, number, source) for given in self.inputs)
-        lower_bound = gaussian_bound if self.gaussian else epsilon_bound
+        lower_bound: Callable[..., Bound] = gaussian_bound if self.gaussian else epsilon_bound
         bound = lower_bound(first, second, delta=self.claim.delta, scorer=self.scorer, confidence=confidence)
         return EpsilonAudit(self.claim, bound)
 

@@ -11,8 +11,8 @@ _COLUMNS = ("claim", "who says so", "proven", "measured", "verdict")
 _VERDICTS = " ".join(f"{verdict.capitalize()}: {meaning}." for verdict, meaning in MEANINGS.items())
 
 _LIST = (
-    "Every attack there is, whether it fits what was audited or not. Each works on the weakness and fails on the repair "
-    "that it is shown on: blindsight audit attacks --run."
+    "Every attack there is, whether it fits what was audited or not. Each works on the weakness and fails on the "
+    "repair that it is shown on: blindsight audit attacks --run."
 )
 
 
