@@ -291,18 +291,27 @@ def _check(known: NDArray[Any], asked: NDArray[Any], names: NDArray[Any], truth:
         raise InputError("every person of the probes must be in the gallery: others could never be matched.")
 
 
-_CLAIMS = {
-    "plain": ("a picture can be drawn from one plain update", "Yonetani et al. 2017, supplement, section 2.3"),
-    "aggregator": ("the aggregator cannot draw a picture from what it receives", "the statement of the scheme"),
-    "sift": ("a sift hides what it is asked to hide; faces are not part of the claim", "Enev et al. 2012"),
+_CLAIMS: Mapping[str, tuple[str, str, str, Verdict]] = {
+    "plain": (
+        "a picture can be drawn from one plain update",
+        "Yonetani et al. 2017, supplement, section 2.3",
+        "nothing is protected",
+        "as stated",
+    ),
+    "aggregator": (
+        "the aggregator cannot draw a picture from what it receives",
+        "the statement of the scheme",
+        "cryptographically, under the assumptions of the statement",
+        "refuted",
+    ),
+    "sift": (
+        "a sift hides what it is asked to hide; faces are not part of the claim",
+        "Enev et al. 2012",
+        "nothing of faces",
+        "leaks",
+    ),
 }
-_PROVEN = {
-    "plain": "nothing is protected",
-    "aggregator": "cryptographically, under the assumptions of the statement",
-    "sift": "nothing of faces",
-}
-_ABOVE: Mapping[str, Verdict] = {"plain": "as stated", "aggregator": "refuted", "sift": "leaks"}
-"""What it means that a view beats chance."""
+"""Of each view: what is claimed, by whom, what is proven, and what it means that it beats chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,14 +383,14 @@ class FourPictures:
 
     @staticmethod
     def _finding(view: str, measure: str, measured: Interval, above: bool, details: Mapping[str, Any]) -> Finding:
-        claim, source = _CLAIMS[view]
+        claim, source, proven, beaten = _CLAIMS[view]
         return Finding(
             claim=claim,
             source=source,
-            proven=_PROVEN[view],
+            proven=proven,
             measure=measure,
             measured=measured,
-            verdict=_ABOVE[view] if above else "at chance",
+            verdict=beaten if above else "at chance",
             attack="decoder trained on public pictures",
             details={"view": view, **details},
         )

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from blindsight.audit import collusion
 from blindsight.audit.checks import Check, Evidence, Plan, read_json
 from blindsight.audit.collusion import PlayedRound, play
-from blindsight.audit.finding import Verdict
 from blindsight.audit.hostile import attack_scheme
 from blindsight.audit.inversion import four_pictures, seconds_to_learn
 from blindsight.audit.leakage.recovery import Candidate, Recovery, Vector
@@ -362,7 +361,8 @@ class _RoundAttack:
         if not rows:
             return Evidence((), notes=("no weight of the recorded sum was changed by one owner alone, or by two.",))
         if not self.sparse:  # the theorem is about DPHE; everybody else's sum shows as much, and nobody denies it
-            rows = tuple(replace(row, source="nobody", verdict=_unclaimed(row.verdict)) for row in rows)
+            rows = tuple(replace(row, source="nobody") for row in rows)
+            rows = tuple(row if row.verdict == "not refuted" else replace(row, verdict="leaks") for row in rows)
         return Evidence(rows)
 
     def coalitions(self, effort: float) -> Evidence:
@@ -415,10 +415,6 @@ class _RoundAttack:
 def _as_it_is(update: Vector) -> Recovery:
     """Take an update for what is to be recovered."""
     return Recovery((Candidate(update, None, 1.0),))
-
-
-def _unclaimed(verdict: Verdict) -> Verdict:
-    return verdict if verdict == "not refuted" else "leaks"
 
 
 def _scattered(updates: NDArray[np.int64], block: int) -> bool:
