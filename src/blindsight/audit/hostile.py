@@ -462,6 +462,8 @@ def chosen_ciphertexts(scheme: str) -> Iterator[Finding]:
     run, opened, again = Run(scheme), 0, 0
     kinds, forgery = (SPARSE_FORGERIES, _sparse_forgery) if run.terms.sparse else (LATTICE_FORGERIES, _lattice_forgery)
     for number, kind in enumerate(kinds):
+        if number:
+            run.set_up()  # new keys, as the old ones are given up
         turn, updates = (number, 0), run.updates()
         server, sent = run.server(), dict[str, bytes]()
         server.open(number, model=model_digest([b"%d" % number]))
@@ -474,7 +476,6 @@ def chosen_ciphertexts(scheme: str) -> Iterator[Finding]:
         request = liar.ask(turn, {name: decode(reply, Reply).receipt for name, reply in sent.items()}, body)
         opened += run.conclude(liar, request) is not None
         again += run.conclude(server) is not None
-        run.set_up()
     yield _finding(
         scheme,
         "the key generator opens nothing but the checked sum of what enough members signed",
