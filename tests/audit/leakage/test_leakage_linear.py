@@ -129,7 +129,8 @@ def test_factors_solve_the_equation_and_none_is_missed(a):
 
 
 def test_some_gradients_come_from_no_sample_and_some_from_two(digits):
-    assert logistic_factors(-0.2786) == ()
+    assert logistic_factors(-0.2786) == logistic_factors(-1e6) == ()
+    assert logistic_factors(1e6) == (1.0,)
     weights, sample = 4 * digits.private[0], digits.private[0]  # a margin of 4, well on the right side
     after = gradient_step(weights, sample, [1], loss="logistic", learning_rate=0.1)
     found = recover_sample(weights, after, 0.1, loss="logistic")

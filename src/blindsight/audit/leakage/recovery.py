@@ -295,6 +295,8 @@ def logistic_factors(alignment: float) -> tuple[float, ...]:
     a = float(alignment)
     if abs(a) < 1e-300:
         return (2.0,)
+    if a < -0.279:  # no real branch, and far below e^-a overflows
+        return ()
     branches = [lambertw(a * math.exp(-a), branch) for branch in ((0,) if a > 0 else (0, -1))]
     factors = sorted(1 + branch.real / a for branch in branches if branch.imag == 0)
     return tuple(float(factor) for factor in factors if factor < _LARGEST_FACTOR)
