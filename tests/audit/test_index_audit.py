@@ -4,6 +4,7 @@ import itertools
 import math
 import shutil
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ import pytest
 from blindsight.audit import subject
 from blindsight.audit.artefacts import audit_artefact
 from blindsight.audit.index_audit import (
-    Linkage,
     attribute_finding,
     linkage_finding,
     plan_index,
@@ -51,6 +51,12 @@ def audited(folder, minutes=0.1, **options):
     return audit_artefact(folder, minutes=minutes, random_state=0, **options)
 
 
+@pytest.fixture(scope="module")
+def whole(indexes):
+    """The audit of each mode, made once."""
+    return cache(lambda mode: audited(indexes / mode))
+
+
 def by_claim(audit, words):
     rows = [row for row in audit.findings if words in row.claim]
     assert rows, ([row.claim for row in audit.findings], audit.notes)
@@ -64,12 +70,12 @@ def features_of(folder):
     return extract(dataset.take(rows), feature_pipeline("thumbnail"))
 
 
-def test_classes_are_told_as_far_as_epsilon_allows_and_releases_without_noise_are_refuted(indexes):
+def test_classes_are_told_as_far_as_epsilon_allows_and_releases_without_noise_are_refuted(whole):
     """A sound index is refuted with probability (1 - 0.999) / 2 at most."""
-    (row,) = by_claim(audited(indexes / "local"), "classes of its pictures")
+    (row,) = by_claim(whole("local"), "classes of its pictures")
     assert row.verdict == "as stated"
     assert row.details["prior"] < row.measured.value < row.details["allowed"] < 0.5
-    (row,) = by_claim(audited(indexes / "open"), "classes of its pictures")
+    (row,) = by_claim(whole("open"), "classes of its pictures")
     assert (row.verdict, row.source) == ("leaks", "nobody")
     answers = np.arange(600) % 10
     planted = np.eye(10, dtype=np.float32)[answers]
@@ -80,8 +86,8 @@ def test_classes_are_told_as_far_as_epsilon_allows_and_releases_without_noise_ar
         attribute_finding(planted[:8], answers[:8], "local", 2.0, random_state=0)
 
 
-def test_local_index_keeps_its_word(indexes):
-    audit = audited(indexes / "local")
+def test_local_index_keeps_its_word(whole):
+    audit = whole("local")
     (epsilon,) = by_claim(audit, "local index,")
     # 25,000 runs or more deviate by about .03: the bound exceeds 2 by .3 less than once in 10^20.
     assert 1.5 < epsilon.measured.low < 2.3
@@ -112,7 +118,8 @@ def test_a_public_byte_that_depends_on_pictures_is_found_out(indexes, monkeypatc
             "release",
             lambda store, ids, X, versions: release(store, ids, X, versions=store._mechanism.basis(X)[:, None]),
         )
-    (public,) = by_claim(audited(indexes / "local"), "through its noisy release alone")
+    (check,) = (one for one in plan_index(indexes / "local", random_state=0).checks if one.name == "public bytes")
+    (public,) = check.run(0.3).findings
     assert public.verdict == "refuted"
 
 
@@ -142,8 +149,8 @@ def test_index_of_true_symbols_is_found_out(indexes, tmp_path):
     assert (noise.verdict, noise.measured.value) == ("refuted", 1.0)
 
 
-def test_central_index(indexes):
-    audit = audited(indexes / "central")
+def test_central_index(whole):
+    audit = whole("central")
     (sums,) = by_claim(audit, "central mode, all noisy sums")
     # Gaussian noise loses epsilon in rare events only, so bounds stay far below; .3 above 1 less than once in 10^20.
     assert 0.05 < sums.measured.low < 1.3
@@ -164,8 +171,8 @@ def test_a_mechanism_too_slow_for_its_time_is_a_note_with_the_runs_it_takes(inde
         checks["epsilon of the mechanism"].run(0.25)
 
 
-def test_open_index_gives_pictures_away(indexes):
-    audit = audited(indexes / "open")
+def test_open_index_gives_pictures_away(whole):
+    audit = whole("open")
     (linked,) = by_claim(audit, "which entry")
     assert linked.verdict == "leaks"
     assert linked.measured.low > 0.3
@@ -216,22 +223,19 @@ def test_mechanism_with_too_little_noise_is_refuted(indexes):
     assert not sound.audit(20_000, source=seeded_bytes(0)).refuted
     assert isinstance(hasher.mechanism_, KaryResponse)
     loud = KaryResponse(hasher.k_, 4.0)
-    first, second = (
-        lambda runs, noise, symbol=symbol: loud.release(np.full(runs, symbol, np.int64), source=noise)
-        for symbol in (0, 1)
-    )
-    assert replace(sound, first=first, second=second).audit(20_000, source=seeded_bytes(0)).refuted
+    louder = lambda symbol, runs, noise: loud.release(np.full(runs, symbol, np.int64), source=noise)  # noqa: E731
+    assert replace(sound, release=louder).audit(20_000, source=seeded_bytes(0)).refuted
     symbols = np.arange(5000) % hasher.k_
     released = hasher.design_.release(symbols, source=seeded_bytes(0))
     assert truth_finding(hasher, symbols, released, "x").verdict == "not refuted"
 
 
 def test_verdicts_on_linkage():
-    blind, half = Linkage(1, 500, 500), Linkage(250, 500, 500)
-    assert linkage_finding(blind, "open", None).verdict == "at chance"
-    assert linkage_finding(half, "open", None).verdict == "leaks"
-    assert linkage_finding(half, "central", 1.0).verdict == "as stated"
-    assert linkage_finding(half, "local", 1.0).verdict == "refuted"  # at most .0146
-    assert linkage_finding(half, "local", 8.0).verdict == "not refuted"
+    blind, half = (1, 500, 500), (250, 500, 500)
+    assert linkage_finding(*blind, "open", None).verdict == "at chance"
+    assert linkage_finding(*half, "open", None).verdict == "leaks"
+    assert linkage_finding(*half, "central", 1.0).verdict == "as stated"
+    assert linkage_finding(*half, "local", 1.0).verdict == "refuted"  # at most .0146
+    assert linkage_finding(*half, "local", 8.0).verdict == "not refuted"
     same = np.zeros((10, 2), dtype=np.uint8)
     assert uniqueness_finding(same, "open").verdict == "at chance"

@@ -23,7 +23,7 @@ from blindsight.audit.mechanisms import (
     self_test,
     sums,
 )
-from blindsight.audit.subject import audit_subjects, findings
+from blindsight.audit.subject import audit_subjects
 from blindsight.dp.mechanisms import GaussianMechanism
 from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes
@@ -124,12 +124,10 @@ def test_the_real_noise_is_audited_unless_told_otherwise():
 def test_findings_say_who_claims_what_is_proven_and_what_was_measured():
     heard = []
     subjects = [mechanisms.flipped_record(1.0), mechanisms.hamming_ball(1.0)]
-    rows = findings(
-        audit_subjects(
-            subjects, runs=5_000, source=seeded_bytes(3), progress=lambda what, done, total: heard.append((done, total))
-        )
+    audits = audit_subjects(
+        subjects, runs=5_000, source=seeded_bytes(3), progress=lambda what, done, total: heard.append((done, total))
     )
-    refuted, stands = rows
+    refuted, stands = rows = [audit.finding() for audit in audits]
     assert (refuted.verdict, refuted.source) == ("refuted", "Wang, Lu and Zhang 2020")
     assert "epsilon = 1 per record" in refuted.claim
     assert "25.98" in refuted.proven
@@ -146,7 +144,7 @@ def test_no_claim_is_audited_twice():
 
 
 def test_an_audit_without_power_says_so():
-    same = replace(mechanisms.laplace(1.0), second=mechanisms.laplace(1.0).first)
+    same = replace(mechanisms.laplace(1.0), inputs=(1.0, 1.0))
     row = same.audit(2000, source=seeded_bytes(0)).finding()
     assert row.verdict == "undecided"
     assert row.attack.endswith("too few to tell the inputs apart")

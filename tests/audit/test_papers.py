@@ -90,7 +90,7 @@ def test_updates_leak_in_the_clear_and_not_under_encryption(cheap, monkeypatch):
     rule = "nobody reads from the sum a weight that one owner changed (dphe, minimum_per_position = {})"
     assert found[rule.format(1)] == "refuted"  # works without the rule, and not with it
     assert found[rule.format(2)] == found[rule.format(3)] == "not refuted"
-    findings = studies[-1].findings()
+    findings = studies[-1]
     assert len(findings) == 4 + 25 + 15 + 6  # one row per question
     assert json.loads(json.dumps([finding.to_dict() for finding in findings]))
     assert {what for what, _, _ in steps} >= {"guessing settings", "attacking schemes", "a round of sparse updates"}

@@ -8,20 +8,30 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from blindsight.audit import siftclaims
 from blindsight.audit.artefacts import audit_artefact, recognise
-from blindsight.audit.sift_audit import DIGITS, SiftAudit, plan_sift, search_hiding_places
+from blindsight.audit.sift_audit import (
+    DIGITS,
+    SiftAudit,
+    average_frames,
+    plan_sift,
+    pool_sifts,
+    search_hiding_places,
+)
 from blindsight.audit.siftclaims import SiftTrial, cheat_findings, grey_pixels, published_sift_findings
 from blindsight.data import load, pipeline
 from blindsight.data.dataset import Dataset
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.progress import silent
+from blindsight.sift.attackers import Attacker
 from blindsight.sift.cheats import Cheat, collinear_pair, low_digits
 from blindsight.sift.fitted import EVIDENCE, VERIFIED, FittedSift, fingerprint, picture_digests
 from blindsight.sift.policy import Policy
 from blindsight.sift.sift import LinearSift, Quantiser, save_sift
 from blindsight.sift.trial import QUICK
+from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 
 WIDTH = 6
@@ -154,9 +164,9 @@ def test_cheats_are_found_where_they_hide(cheat, place):
     X[:, 1] += 60 * hidden
     made, judged = slice(0, 800), slice(800, None)
     released = cheat(X[made], shown[made], hidden[made]).release(X[judged])
-    found = search_hiding_places(released, {"male": hidden[judged]}, Verifier(QUICK), QUICK[0]).found
-    assert found[place].verdict == "reject"
-    assert found["standardised"].priv_loss < found[place].priv_loss - 0.1
+    found = search_hiding_places(released, {"male": hidden[judged]}, Verifier(QUICK), QUICK[0], policy="it")
+    assert (found.verdict, found.attack.rpartition(": ")[2]) == ("leaks", place)
+    assert found.details["standardised"] < found.details[place] - 0.1
 
 
 def test_without_a_collection_its_labels_or_its_features_nothing_can_be_said(tmp_path, data):
@@ -168,6 +178,69 @@ def test_without_a_collection_its_labels_or_its_features_nothing_can_be_said(tmp
     audit = audited(folder, replace(data, name="other"))
     assert {row.verdict for row in audit.findings} == {"not run"}
     assert all("features of drawn" in note for note in audit.notes[:3])
+
+
+LIGHT = Verifier([Attacker("logistic", lambda seed: LogisticRegression(class_weight="balanced"))])
+
+
+def app(*weights):
+    return linear(dict(enumerate(weights)))
+
+
+@pytest.fixture(scope="module")
+def pool():
+    """Feature 0 is noise, feature 1 shows the attribute, the others are noise."""
+    rng = np.random.default_rng(1)
+    hidden = rng.integers(0, 2, 4000).astype(np.int8)
+    X = rng.normal(size=(4000, WIDTH))
+    X[:, 1] = 2 * hidden - 1 + 0.5 * X[:, 1]
+    return VerificationSet(X.astype(np.float32), {"hidden": hidden})
+
+
+def test_two_accepted_sifts_give_the_attribute_away_together(pool):
+    row = pool_sifts([app(1, 0.1), app(1, -0.1)], ["hidden"], pool, LIGHT)  # the difference shows it
+    assert row.details["PrivLoss of each alone"].count("accept") == 2
+    assert row.measured.low > 0.4
+    assert row.verdict == "as stated"
+
+
+def test_a_sift_that_leaks_by_itself_has_no_statement_that_admits_more(pool):
+    assert pool_sifts([app(0, 1), app(1)], ["hidden"], pool, LIGHT).verdict == "leaks"
+
+
+def test_too_few_rows_decide_nothing(pool):
+    few = VerificationSet(pool.features[:300], {"hidden": pool.labels["hidden"][:300]})
+    assert pool_sifts([app(0, 0, 1), app(0, 0, 0, 1)], ["hidden"], few, LIGHT).verdict == "undecided"
+    with pytest.raises(InputError, match="got 1"):
+        pool_sifts([app(1)], ["hidden"], pool, LIGHT)
+    with pytest.raises(UnknownNameError, match="hiden"):
+        pool_sifts([app(1), app(0, 1)], ["hiden"], pool, LIGHT)
+
+
+def test_sifts_of_noise_tell_nothing_together(pool):
+    # 2,000 rows deviate by .011: PrivLoss beyond .06 less than once in 10^7; the limit stays below .1.
+    row = pool_sifts([app(0, 0, 1), app(0, 0, 0, 1)], ["hidden"], pool, LIGHT)
+    assert row.verdict == "not refuted"
+    assert abs(row.measured.value) < 0.06
+
+
+def test_an_app_that_averages_frames_reads_what_one_does_not_show():
+    rng = np.random.default_rng(0)
+    hidden = np.repeat(rng.integers(0, 2, 1500), 10).astype(np.int8)
+    released = rng.normal(size=(15000, 1))
+    released[:, 0] += 0.3 * hidden  # one frame: balanced accuracy .56; the mean of ten: .68
+    given = released, {"hidden": hidden}, np.repeat(np.arange(1500), 10), LIGHT
+    rows = average_frames(*given, frames=(1, 10))
+    assert [row.attack for row in rows] == [
+        "an app with 10 frames of a person, concatenated",
+        "an app with 10 frames of a person, mean",
+    ]
+    # .18 is true of ten; 750 test windows deviate by .017: below .1 less than once in 10^6.
+    assert min(row.measured.value for row in rows) > 0.1
+    assert {row.verdict for row in rows} == {"as stated"}
+    assert "(accept)" in rows[0].details["PrivLoss of one frame"]
+    alone = average_frames(*given, frames=(10,))  # nobody knows whether one frame is accepted
+    assert {row.verdict for row in alone} == {"leaks"}
 
 
 # ---- the published verifier

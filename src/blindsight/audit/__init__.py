@@ -1,7 +1,8 @@
 """Attacks on everything else, and what follows from them: claimed, proven, measured.
 
-`audit_papers` and `audit_artefact` run whole lists of checks (`checks`) and give a table of `Finding`; attacks stand in
-`epsilon` and `onerun`, `leakage`, `inversion`, `membership` and `shadow`, `collusion`.
+`audit_papers` and `audit_artefact` run whole lists of checks (`checks`) and give a table of `Finding`. Every attack is
+in the list of `attacks`; they stand in `epsilon` and `onerun`, `leakage`, `inversion`, `membership`, `collusion` and
+`hostile`.
 """
 
 from blindsight.audit.artefacts import audit_artefact

@@ -6,6 +6,7 @@ time is spent. One that has begun is finished. The same seed and effort repeat e
 attack, which comes from the operating system.
 """
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from blindsight.audit.finding import Finding, Verdict, not_run
-from blindsight.errors import BlindsightError, InputError
+from blindsight.errors import BlindsightError, CorruptFileError, InputError
+from blindsight.files import storage_errors
 from blindsight.progress import Progress, silent
 from blindsight.statement import PrivacyStatement
 
@@ -244,3 +246,14 @@ class Plan:
     checks: tuple[Check, ...]
     notes: tuple[str, ...] = ()
     statement: PrivacyStatement | None = None
+
+
+def read_json(path: Path, remedy: str) -> dict[str, Any]:
+    """Return what an artefact says of itself, or say that it is damaged."""
+    with storage_errors("read", path):
+        text = path.read_bytes()
+    try:
+        found: dict[str, Any] = json.loads(text)
+        return {**found}
+    except (ValueError, TypeError):
+        raise CorruptFileError(f"{path} is damaged, or was never written by Blindsight. {remedy}") from None

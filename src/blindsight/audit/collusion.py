@@ -13,6 +13,13 @@ the statement says it would read gives the verdict *as stated*. One that reads w
 *refutes* it, and one that reads nothing does *not refute* it. Ciphertexts and masked uploads are compared with the
 updates: what tells more of them than chance *refutes* the statement.
 
+*A round* of real messages is played between parties made for the audit. A party holds what it received, set-up
+included, and what it drew itself: its update, and the secrets that never leave it. A `Coalition` hands out what its
+parties hold and nothing else. What the key generator *sent* it knows as well: with it come all set-up messages. Runs of
+real parties cannot be audited so, because nobody records their secrets; play their updates again (`learn.recording`
+keeps them). *Every coalition* has the sum, less what its own members put into it (`from_sum`). Where one member is
+left, that is its update; where several are, the best guess is an equal share of it.
+
 *DPHE: aggregator and one member.* The aggregator undoes every phi^(n), any member knows phi: together they read which
 blocks each member sent, padding included. A block that the victim did not send is zero. One that nobody else outside
 the coalition sent holds, less the coalition's own weights, exactly the victim's, in the plain sum; unless it was
@@ -26,18 +33,6 @@ decrypted.
 given the seeds of the survivors' own masks; that is how it lifts them from the sum. A member knows the mask it shares
 with the victim. The masks that the victim shares with honest members come off only with its mask key, of which every
 member holds a share: the threshold is how many it takes. One fewer, and a uniformly random mask remains.
-
-A round of real messages between parties made for the audit: what any coalition of them holds, and its worth.
-
-A party holds what it received, set-up included, and what it drew itself: its update, and the secrets that never leave
-it. A `Coalition` hands out what its parties hold and nothing else. What the key generator *sent* it knows as well: with
-it come all set-up messages. Runs of real parties cannot be audited so, because nobody records their secrets; play
-their updates again (`learn.recording` keeps them).
-
-`from_sum` is what every coalition has: the sum, less what its own members put into it. Where one member is left, that
-is its update; where several are, the best guess is an equal share of it. A scheme's own attacks start from there
-(`coalitions`). `gain` counts how much of what a coalition says is true, against what it would know by chance; what
-should be worth nothing (`Held`: an upload in masks, ciphertexts without a key) is tested against the truth.
 """
 
 from collections import defaultdict

@@ -1,12 +1,4 @@
-"""A lower bound on epsilon from running a mechanism, and the scores that tell its inputs apart.
-
-How much a release speaks for one input and against another: what an auditor thresholds to tell them apart.
-
-Any score gives a valid bound; one that grows with the likelihood ratio gives the best. Where the mechanism
-is known so is its ratio, and nothing has to be learned (`known`). Otherwise a score is learned from releases:
-`by_frequency` where there are few different ones, `by_coordinate` where there are many numbers or bits in each.
-
-A lower bound on epsilon from running a mechanism: what it cannot be better than, with a stated confidence.
+"""A lower bound on epsilon from running a mechanism: what it cannot be better than, with a stated confidence.
 
 *The guarantee.* If a mechanism is (epsilon, delta)-differentially private, the bound exceeds epsilon with probability
 at most 1 - `confidence`. It holds for every mechanism, every number of runs and every way to score what is released;
@@ -24,6 +16,10 @@ Pearson (Biometrika 1934) with a quarter of the allowed error. This is the test 
 differential privacy", CCS 2018) and of Jagielski, Ullman and Oprea ("Auditing differentially private machine learning",
 NeurIPS 2020), the latter with both directions.
 
+*Scores.* Any score gives a valid bound; one that grows with the likelihood ratio gives the best. Where the mechanism is
+known so is its ratio, and nothing has to be learned (`known`). Otherwise a score is learned from releases:
+`by_frequency` where there are few different ones, `by_coordinate` where there are many numbers or bits in each.
+
 *What limits it.* n evaluated runs of each input cannot show more than about ln(n / ln(4 / (1 - confidence))), however
 bad the mechanism is: see `runs_needed`.
 
@@ -39,6 +35,7 @@ are not mu-GDP, which does not contradict an (epsilon, delta): use it where nois
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -70,16 +67,36 @@ _THRESHOLDS = 400
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpsilonBound:
-    """With this confidence the mechanism is not (epsilon, delta)-private for any epsilon below `lower`.
-
-    `runs` were made of each of two inputs. Of those `evaluated`, the event happened in `hits` under the input where it
-    is likelier and in `false_alarms` under the other.
-    """
+class Bound(ABC):
+    """With this confidence the mechanism is not (epsilon, delta)-private for any epsilon below `lower`."""
 
     lower: float
     confidence: float
     delta: float
+
+    @property
+    @abstractmethod
+    def most(self) -> float:
+        """The largest bound that as many runs or guesses could have given."""
+
+    @property
+    @abstractmethod
+    def attack(self) -> str:
+        """How it was measured, in words."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return asdict(self) | {"most": self.most}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpsilonBound(Bound):
+    """A bound by an event that one of two inputs shows more often.
+
+    `runs` were made of each. Of those `evaluated`, the event happened in `hits` under the input where it is likelier
+    and in `false_alarms` under the other.
+    """
+
     runs: int
     evaluated: int
     hits: int
@@ -87,17 +104,11 @@ class EpsilonBound:
 
     @property
     def most(self) -> float:
-        """The largest bound that so many runs could have given."""
         return most_certifiable(self.runs, confidence=self.confidence, delta=self.delta)
 
     @property
     def attack(self) -> str:
-        """How it was measured, in words."""
         return f"neighbouring inputs, {self.runs:,} runs of each (at most {self.most:.2f} can be shown)"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
-        return asdict(self) | {"most": self.most}
 
 
 def epsilon_bound(
@@ -132,33 +143,24 @@ def epsilon_bound(
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianBound:
-    """With this confidence the mechanism is not `mu`-GDP for any smaller mu; `lower` is the epsilon of that at `delta`.
+class GaussianBound(Bound):
+    """A bound of Gaussian noise: with this confidence it is not `mu`-GDP for any smaller mu, and `lower` follows.
 
     `runs` were made of each of two inputs. Of those `evaluated`, `errors` of both were taken for the other input.
     """
 
-    lower: float
     mu: float
-    confidence: float
-    delta: float
     runs: int
     evaluated: int
     errors: int
 
     @property
     def most(self) -> float:
-        """The largest bound that so many runs could have given."""
         return _gaussian_loss(least_mu(0, self.evaluated, self.confidence), self.delta)
 
     @property
     def attack(self) -> str:
-        """How it was measured, in words."""
         return f"neighbouring inputs, {self.runs:,} runs of each, Gaussian trade-off (mu >= {self.mu:.3g})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
-        return asdict(self) | {"most": self.most}
 
 
 def gaussian_bound(

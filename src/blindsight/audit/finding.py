@@ -39,16 +39,6 @@ WORKS: tuple[Verdict, ...] = ("refuted", "leaks", "as stated")
 """Verdicts under which an attack has succeeded."""
 
 
-def of_verifier(verdict: Literal["accept", "reject", "inconclusive"], *, beyond: Verdict = "leaks") -> Verdict:
-    """Return what a sift verifier's verdict means for a claim about its threshold; `beyond`: that it is exceeded.
-
-    >>> of_verifier("inconclusive")
-    'undecided'
-    """
-    meaning: dict[str, Verdict] = {"reject": beyond, "accept": "not refuted", "inconclusive": "undecided"}
-    return meaning[verdict]
-
-
 @dataclass(frozen=True)
 class Interval:
     """A measured figure with its confidence interval; `high` is None for a lower bound.

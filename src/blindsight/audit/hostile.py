@@ -1,15 +1,11 @@
-"""Parties that do not follow the protocol: a server that forgets, signs and asks for what it likes, members that lie.
-
-They are the real roles with a few doors more; whoever is honest is the real role and no more. `Run` holds all parties
-of a run with a few weights, under short keys, and plays its rounds for a lying server.
-
-Servers, networks and members that do not follow the protocol: each attack is played, and what it reads is counted.
+"""Servers, networks and members that do not follow the protocol: each attack is played, and what it reads is counted.
 
 | attack | who | schemes |
 | --- | --- | --- |
 | differencing attempts: a round is retried without a member, and the two sums are subtracted | server, network | all |
 | differencing rounds: the same with two rounds of nearly equal models | server | all: works where there is no noise |
 | inconsistent drop-out sets: members are told different survivors | server with c members | masks |
+| keys of the aggregator's own: it stands between a member and all others | server | masks |
 | chosen ciphertexts: something else is to be opened than the sum | server | dphe, block-dphe, bfv |
 | malleable copies: a member contributes minus what others sent | member that is shown the others' messages | all |
 | the same with multiples that pass the check | member and server | dphe: works, as the statement says |
@@ -38,6 +34,8 @@ from blindsight.audit.finding import Finding, Verdict, exactly
 from blindsight.crypto import bfv as lattice
 from blindsight.crypto import paillier
 from blindsight.crypto.paillier import Ciphertexts
+from blindsight.crypto.sealedbox import seal, unseal
+from blindsight.crypto.shamir import SHARE_BYTES
 from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import decode, encode
 from blindsight.data.features import Standardiser
@@ -53,7 +51,19 @@ from blindsight.selective.trainers import SoftmaxTrainer
 from blindsight.sums import Aggregator, KeyGenerator, Member, bfv, masks
 from blindsight.sums.dphe import Permutations, Shards, SparseAdder, SparseSum, read_key
 from blindsight.sums.mac import PRIME, context_of, tag
-from blindsight.sums.masks import CONSISTENCY, UNMASK, Reveal, RoundSecrets, Survivors, UnmaskRequest, agree
+from blindsight.sums.masks import (
+    CONSISTENCY,
+    SHARE,
+    UNMASK,
+    Delivery,
+    Directory,
+    Reveal,
+    RoundSecrets,
+    SealedShares,
+    Survivors,
+    UnmaskRequest,
+    agree,
+)
 from blindsight.sums.messages import Call, Reply, Setup, model_digest
 from blindsight.sums.noise import NoisePlan
 from blindsight.sums.scheme import CONTRIBUTE, Adder, Turn
@@ -251,7 +261,7 @@ def attack_scheme(scheme: str, *, noisy: bool = False, progress: Progress = sile
     Sums with noise are not differenced here: what they tell of all rounds together is the epsilon of their plan.
     """
     unfit = {"differencing rounds"} if noisy else set()
-    chosen = [(name, attack) for name, schemes, attack in ATTACKS if scheme in schemes and name not in unfit]
+    chosen = [(name, attack) for name, schemes, attack in PLAYED if scheme in schemes and name not in unfit]
     found: list[Finding] = []
     for done, (name, attack) in enumerate(chosen):
         progress(name, done, len(chosen))
@@ -406,6 +416,44 @@ def _revealed(
     return found
 
 
+def keys_of_its_own(scheme: str) -> Iterator[Finding]:
+    """Hand the victim keys of the server's own making for everybody else, and read what it seals and masks for them.
+
+    The shares of its two secrets are then sealed for the server, which holds all of them, and so is every mask.
+    """
+    run, turn = Run(scheme), (1, 0)
+    updates, server, victim = run.updates(), run.server(), run.members[VICTIM]
+    server.open(turn[0], model=MODEL)
+    signed = {name: decode(run.members[name].answer(call), Reply) for name, call in server.calls().items()}
+    others, opened = sorted(set(MEMBERS) - {VICTIM}), None
+    keys = system_bytes(32), system_bytes(32), system_bytes(32)
+    made = {name: RoundSecrets(*turn, *keys, b"", (), (), (), ()) for name in others}
+    told = signed | {name: replace(signed[name], body=encode(made[name].advertisement)) for name in others}
+    directory = encode(Directory(tuple(encode(told[name]) for name in sorted(told))))
+    try:
+        reply = decode(victim.answer(server.call(turn, SHARE, MODEL, directory)), Reply)
+        peers = masks.read_directory(server.roster, directory, turn, MODEL, tuple(sorted(MEMBERS)))
+        channel = {name: agree(made[name].channel, peers.keys[VICTIM].channel_key) for name in others}
+        boxes = dict(zip(others, decode(reply.body, SealedShares).sealed, strict=True))
+        shares = {n: unseal(channel[n], boxes[n], purpose=masks._purpose(peers, VICTIM, n)) for n in others}
+        sealed = [seal(channel[n], shares[n], purpose=masks._purpose(peers, n, VICTIM)) for n in others]  # of any kind
+        asked = server.call(turn, CONTRIBUTE, MODEL, encode(Delivery(tuple(others), tuple(sealed))))
+        upload = decode(victim.answer(asked, updates[VICTIM]), Reply).body
+        seed = joined(peers, {name: share[SHARE_BYTES:] for name, share in shares.items()})
+        if seed is not None:
+            pairs = {name: agree(made[name].mask, peers.keys[VICTIM].mask_key) for name in others}
+            opened = bared(server.roster, turn, upload, VICTIM, seed, pairs)
+    except (MessageError, PrivacyError):
+        opened = None
+    yield _finding(
+        scheme,
+        "a server that lies alone reads no member's update",
+        "keys of the aggregator's own",
+        _READ,
+        _read(opened, updates[VICTIM]),
+    )
+
+
 def chosen_ciphertexts(scheme: str) -> Iterator[Finding]:
     """Ask the key generator to open something else than the sum, under honest receipts; then for the sum after all.
 
@@ -414,6 +462,8 @@ def chosen_ciphertexts(scheme: str) -> Iterator[Finding]:
     run, opened, again = Run(scheme), 0, 0
     kinds, forgery = (SPARSE_FORGERIES, _sparse_forgery) if run.terms.sparse else (LATTICE_FORGERIES, _lattice_forgery)
     for number, kind in enumerate(kinds):
+        if number:
+            run.set_up()  # new keys, as the old ones are given up
         turn, updates = (number, 0), run.updates()
         server, sent = run.server(), dict[str, bytes]()
         server.open(number, model=model_digest([b"%d" % number]))
@@ -426,7 +476,6 @@ def chosen_ciphertexts(scheme: str) -> Iterator[Finding]:
         request = liar.ask(turn, {name: decode(reply, Reply).receipt for name, reply in sent.items()}, body)
         opened += run.conclude(liar, request) is not None
         again += run.conclude(server) is not None
-        run.set_up()
     yield _finding(
         scheme,
         "the key generator opens nothing but the checked sum of what enough members signed",
@@ -760,10 +809,11 @@ def _seen(noise: RecordGaussian | ParticipantGaussian, weight: float, feature: f
         return f"{type(error).__name__}: {error}"
 
 
-ATTACKS: tuple[tuple[str, Sequence[str], Finder], ...] = (
+PLAYED: tuple[tuple[str, Sequence[str], Finder], ...] = (
     ("differencing attempts", HIDING_SCHEMES, differencing_attempts),
     ("differencing rounds", HIDING_SCHEMES, differencing_rounds),
     ("inconsistent drop-out sets", ("masks",), inconsistent_drop_outs),
+    ("keys of the aggregator's own", ("masks",), keys_of_its_own),
     ("chosen ciphertexts", KEYED_SCHEMES, chosen_ciphertexts),
     ("malleable copies", HIDING_SCHEMES, malleable_copies),
     ("malleable copies, of a member with the server", ("dphe",), copies_with_the_server),
@@ -771,4 +821,4 @@ ATTACKS: tuple[tuple[str, Sequence[str], Finder], ...] = (
     ("one member ends the run", HIDING_SCHEMES, one_member_ends_the_run),
     ("forged contributor counts", SPARSE_SCHEMES, forged_counts),
 )
-"""Every attack on sums: its name, the schemes that have to fear it, and what plays it."""
+"""What is played against a sum: a name, the schemes that have to fear it, and the attack."""

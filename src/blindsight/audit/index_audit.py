@@ -6,27 +6,23 @@
 | central | fresh fits of the mechanism | building again | who was in the collection | exact, for the owner alone |
 | open | none is claimed | - | who was in the collection | exact, for whoever has them |
 
-In every mode neighbouring folders are built and every byte that others can read is compared. Where
-the owner of a central or open index allows encrypted queries, they are spent on reading the codes.
-
 Whatever looks at pictures needs the owner's table and the pictures themselves, and says so where they are not there.
 
-What an index really holds, compared with the pictures: releases with noise on them, hash functions without rows.
+*What is stored.* A mechanism may be sound and an index still hold something else: the true symbols, by mistake. So the
+releases in the index are compared with the true symbols, which only the owner of the pictures can compute. Each names
+its true symbol with a known probability, independently, so their number is binomial. KSH and SDH carry training rows as
+anchors. Where the owner of a central or open index allows encrypted queries, they are spent on reading the codes.
 
-A mechanism may be sound and an index still hold something else: the true symbols, by mistake. So the releases in the
-index are compared with the true symbols, which only the owner of the pictures can compute. Each names its true symbol
-with a known probability, independently, so their number is binomial. KSH and SDH carry training rows as anchors.
+*What is published.* A sound release may be published with something that is none. Two folders that differ in one
+picture are built, and built again after that picture was edited, with the same coins: all public bytes must agree but
+for what the mechanism released. That is the picture's symbol in local mode; in central mode it is the numbers of the
+hash function, which no edit may change. Of files that only the owner can read (all of them, in open mode) the length
+must agree.
 
-And a sound release may be published with something that is none. Two folders that differ in one picture are built, and
-built again after that picture was edited, with the same coins: all public bytes must agree but for what the mechanism
-released. That is the picture's symbol in local mode; in central mode it is the numbers of the hash function, which no
-edit may change. Of files that only the owner can read (all of them, in open mode) the length must agree.
-
-Is this picture in there, and which one is it? What somebody finds who has taken the same picture again.
-
-The attacker holds another capture of a picture: noise on every pixel, and a little more or less light. It asks the
-index with it and names the nearest entry, one of the nearest at random where several are equally near. A blind guess
-is right once in n. Where releases are epsilon-private it is right with probability at most
+*Is this picture in there, and which one is it?* The attacker holds another capture of a picture: noise on every pixel,
+and a little more or less light. It asks the index with it and names the nearest entry, one of the nearest at random
+where several are equally near. A blind guess is right once in n. Where releases are epsilon-private it is right with
+probability at most
 
     e^(2 epsilon) / (e^(2 epsilon) + n - 1):
 
@@ -36,7 +32,7 @@ other; exchanging the pictures behind two entries changes the likelihood of all 
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -48,13 +44,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from blindsight.audit import membership
 from blindsight.audit.checks import Check, Evidence, Plan
 from blindsight.audit.epsilon import CONFIDENCE, runs_needed
 from blindsight.audit.finding import Finding, Verdict, rate
 from blindsight.audit.mechanisms import central_sums, local_mechanism
-from blindsight.audit.membership import Game, code_fit, hash_trainer, shadow_attacks
-from blindsight.audit.run_audit import shadows_for, usable_fprs
+from blindsight.audit.membership import Game, audit_members, code_fit, hash_trainer
 from blindsight.audit.subject import Subject
 from blindsight.data.dataset import Dataset
 from blindsight.data.features import FeaturePipeline, extract
@@ -158,6 +152,19 @@ class IndexAudit:
             raise InputError(f"no picture of the index is in {self.dataset.name} any more. Build it again.")
         return np.searchsorted(numbers, mine[known]), self.features("indexed")[known]
 
+    @property
+    def wish(self) -> BuildOptions:
+        """How the index was asked for."""
+        said = self.gallery.settings
+        return BuildOptions(
+            self.gallery.mode,
+            said["epsilon"],
+            said["delta"] or 0.0,
+            said["bits"] or 1,
+            features=self.gallery.features,
+            per_person=said.get("per_person"),
+        )
+
     def epsilon(self, effort: float) -> Evidence:
         """Run the mechanism anew, with the parameters of this index, on neighbours that are told apart most easily."""
         subject = self._mechanism()
@@ -185,41 +192,26 @@ class IndexAudit:
 
     def permanence(self, effort: float) -> Evidence:
         """Build a copy again, twice: the first brings it up to date, the second must change nothing."""
-        settings = self.gallery.settings
-        wish = BuildOptions(
-            self.gallery.mode,
-            settings["epsilon"],
-            settings["delta"] or 0.0,
-            settings["bits"] or 1,
-            features=self.gallery.features,
-            per_person=settings.get("per_person"),
-        )
         with TemporaryDirectory(prefix="blindsight-audit-") as scratch:
             copy = Path(scratch) / "index"
             copytree(self.folder, copy)
             first, second = (
-                build_gallery(self.origin.source, wish, copy, cache=cache_folder(), progress=self.progress)
+                build_gallery(self.origin.source, self.wish, copy, cache=cache_folder(), progress=self.progress)
                 for _ in range(2)
             )
         return Evidence((_permanence_finding(first, second),))
 
     def dependence(self, effort: float) -> Evidence:
         """Build neighbouring folders as this index was, with the same coins, and compare what is public."""
-        gallery, settings = self.gallery, self.gallery.settings
+        gallery = self.gallery
         if self.dataset.images is None:
             raise InputError(f"{self.dataset.name} has no pictures, only features: no folder can be built of them.")
         some = self.dataset.images[self.origin.rows(self.dataset, "indexed")[1][:_NEIGHBOURHOOD]]
         if len(some) < 2:
             raise InputError(f"fewer than 2 pictures of the index are in {self.dataset.name}. Build it again.")
-        bits = settings["bits"] or 1
-        wish = BuildOptions(
-            gallery.mode,
-            settings["epsilon"],
-            settings["delta"] or 0.0,
-            bits if gallery.mode == "central" else min(bits, _NEIGHBOURHOOD // 2),  # ITQ has a direction for each
-            features=gallery.features,
-            per_person=settings.get("per_person"),
-        )
+        wish = self.wish
+        if gallery.mode != "central":
+            wish = replace(wish, bits=min(wish.bits, _NEIGHBOURHOOD // 2))  # ITQ has a direction for each
         codebook = gallery.hasher if isinstance(gallery.hasher, LocalHasher) else None
         seeds = 1 if gallery.mode == "central" else min(3, max(1, round(3 * effort)))  # its noise takes long to draw
         pairs = list(neighbouring_bytes(some, wish, codebook, seeds=seeds))
@@ -240,7 +232,7 @@ class IndexAudit:
             pictures=min(2000, max(50, round(500 * effort))),
             random_state=self.seed,
         )
-        found = [linkage_finding(linked, self.gallery.mode, self.gallery.statement.epsilon)]
+        found = [linkage_finding(*linked, self.gallery.mode, self.gallery.statement.epsilon)]
         if isinstance(self.gallery.hasher, HashFunction):
             found.append(uniqueness_finding(_held(self.gallery), self.gallery.mode))
         return Evidence(tuple(found))
@@ -270,25 +262,20 @@ class IndexAudit:
             raise InputError("no picture was held out of this index to compare with. Build it with --hold-out 100.")
         X = np.concatenate([inside, outside])
         game = Game(X, np.zeros(len(X), dtype=np.int64), np.arange(len(X)) < len(inside))
-        fprs, scorer = usable_fprs(len(outside)), code_fit(function)
-        by_loss = membership.loss_threshold(scorer, game, fprs=fprs)
-        by_shadows = shadow_attacks(
-            scorer,
+        private = self.gallery.mode == "central"
+        rows = audit_members(
+            code_fit(function),
             game,
             hash_trainer(self._learner),
-            shadows=shadows_for(effort),
-            fprs=fprs,
-            random_state=self.seed,
+            "the hash function",
+            effort=effort,
+            seed=self.seed,
+            source=STATEMENT if private else "nobody",
+            epsilon=statement.epsilon if private else None,
+            delta=statement.delta or 0.0,
             progress=self.progress,
         )
-        private = self.gallery.mode == "central"
-        epsilon, source = (statement.epsilon, STATEMENT) if private else (None, "nobody")
-        rows: list[Finding] = []
-        for found in (by_loss, *by_shadows):
-            rows += membership.findings(
-                found, "the hash function", source=source, epsilon=epsilon, delta=statement.delta or 0.0
-            )
-        return Evidence(tuple(rows))
+        return Evidence(rows)
 
     def queries(self, effort: float) -> Evidence:
         """Spend the allowed encrypted queries on reading records, with weights whose sums spell bits or numbers."""
@@ -428,6 +415,7 @@ def attribute_finding(
         measure=f"share of pictures whose class is told (the commonest has {prior:.1%})",
         measured=told,
         verdict=verdict,
+        chance=prior,
         attack=f"naive Bayes, learned from the classes of {len(known):,} other pictures of the index",
         details={"prior": prior, "allowed": allowed},
     )
@@ -540,15 +528,6 @@ NOISE, LIGHT = 8.0, 0.05
 _ROWS = 128  # pictures whose distances to all entries are in memory at once
 
 
-@dataclass(frozen=True)
-class Linkage:
-    """How many of the pictures taken again were named right, among so many entries."""
-
-    right: int
-    pictures: int
-    entries: int
-
-
 def recapture(images: NDArray[np.uint8], generator: np.random.Generator) -> NDArray[np.uint8]:
     """Return the same pictures as another capture would show them."""
     light = generator.normal(1.0, LIGHT, size=(len(images), 1, 1, 1))
@@ -564,8 +543,11 @@ def link_recaptured(
     *,
     pictures: int,
     random_state: int | np.random.Generator | None,
-) -> Linkage:
-    """Take so many of the pictures again and name each; `places` are their true places in the index."""
+) -> tuple[int, int, int]:
+    """Take so many of the pictures again and name each; `places` are their true places in the index.
+
+    Return how many were named right, of how many, among how many entries.
+    """
     generator = science(random_state)
     chosen = generator.permutation(len(images))[:pictures]
     right = 0
@@ -575,12 +557,12 @@ def link_recaptured(
         nearest = distances == distances.min(axis=1, keepdims=True)
         named = np.argmax(np.where(nearest, generator.random(distances.shape), -1), axis=1)
         right += int(np.sum(named == places[some]))
-    return Linkage(right, len(chosen), distances.shape[1])
+    return right, len(chosen), distances.shape[1]
 
 
-def linkage_finding(linked: Linkage, mode: Mode, epsilon: float | None) -> Finding:
+def linkage_finding(right: int, pictures: int, entries: int, mode: Mode, epsilon: float | None) -> Finding:
     """Return how often a picture is found; an index that tells nothing is called a leak at most once in 2,000."""
-    share, chance = rate(linked.right, linked.pictures, confidence=CONFIDENCE), 1 / linked.entries
+    share, chance = rate(right, pictures, confidence=CONFIDENCE), 1 / entries
     source, proven, most = "nobody", "nothing: codes carry no noise", chance
     above: Verdict = "leaks"
     if mode == "central":
@@ -590,7 +572,7 @@ def linkage_finding(linked: Linkage, mode: Mode, epsilon: float | None) -> Findi
     if mode == "local":
         assert epsilon is not None
         odds = math.exp(min(2 * epsilon, 700.0))
-        most = odds / (odds + linked.entries - 1)
+        most = odds / (odds + entries - 1)
         source, proven = "the statement of the index", f"right in at most {most:.3g} of the cases"
         above, below = "refuted", "not refuted"
     return Finding(
@@ -600,8 +582,9 @@ def linkage_finding(linked: Linkage, mode: Mode, epsilon: float | None) -> Findi
         measure=f"share of pictures taken again that are named right (chance: {chance:.3g})",
         measured=share,
         verdict=above if share.low > most else below,
+        chance=chance,
         attack=f"another capture of the picture (noise of {NOISE:g} levels, {LIGHT:.0%} more or less light)",
-        details={"pictures": linked.pictures, "entries": linked.entries, "chance": chance},
+        details={"pictures": pictures, "entries": entries, "chance": chance},
     )
 
 

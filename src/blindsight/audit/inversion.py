@@ -1,4 +1,7 @@
-"""What somebody holds of a picture, as vectors that a decoder can turn back: plain update, aggregator's view, sift.
+"""From features back to faces: what is drawn from a plain update, from the aggregator's view, from a sift.
+
+Supplement of Yonetani et al. (ICCV 2017), section 2.3: features that leak are pictures that leak. Decoders are trained
+on public pictures of other people (`decoders`). What each side holds of a picture, as vectors that can be turned back:
 
 - `plain_samples`: an owner makes one step of SGD with hinge loss on one picture, for a linear classifier with a bias,
   and sends the new weights in the clear. The features come back exactly (`leakage.recovery`), sign and length included.
@@ -7,47 +10,21 @@
   it which one is right, so what comes out speaks of the scheme alone: of `plain` it mostly is the true features.
 - `sifted_rows`: the numbers that a sift lets out; symbols become one-hot rows, since their order means nothing.
 
-What an inversion found: pictures side by side, whose faces they are, and what follows.
-
-Four pictures side by side: the original, and what a plain update, the aggregator's view and a sift show of it.
-
 A decoder of faces draws faces, whatever it is given: from noise it draws a ghost that is nobody. Whether a picture is a
-likeness is for the figures to say, not for the eye alone.
-
-Whose face is it? How often the nearest known face to a reconstructed one belongs to the same person.
-
-The attacker has a gallery: pictures with names, say from a social network, and shows them through the same decoder as
-the probes. A probe gets the name of the gallery picture with the largest cosine after the gallery's mean is taken from
-both; ties are broken at random, so a reconstruction that is the same for everybody matches at chance, not never.
-
-Chance is the rate of the best blind guess: always the person with the most probes; with as many probes of everybody,
-1 / persons. Intervals are those of Clopper & Pearson. They take probes for independent: exact where reconstructions
-tell nothing of persons, and where each person has one probe; with more, they speak of these persons only, since one
-person's pictures are recognised together or not at all.
-
-What an inversion found: pictures by view, how like the originals they are, whose faces they show, and what follows.
-
-Every figure stands beside those without which it says nothing:
+likeness is for the figures to say, not for the eye alone. Each stands beside those without which it says nothing:
 
 - *blind*: the SSIM of the average public picture, which is no reconstruction at all;
 - *strangers*: the SSIM of a reconstruction with originals that it was not made from. If what a view holds tells nothing
   of its original, both have the same expectation, whatever the decoder draws; so their difference decides;
-- the rate at which a blind guess names the right person.
+- *whose face is it* (`match_rate`): the attacker has a gallery, pictures with names, say from a social network, and
+  shows them through the same decoder as the probes. A probe gets the name of the gallery picture with the largest
+  cosine after the gallery's mean is taken from both; ties are broken at random, so a reconstruction that is the same
+  for everybody matches at chance, not never. Chance is the rate of the best blind guess: always the person with the
+  most probes; with as many probes of everybody, 1 / persons. Intervals are those of Clopper & Pearson. They take probes
+  for independent: exact where reconstructions tell nothing of persons, and where each person has one probe; with more,
+  they speak of these persons only, since one person's pictures are recognised together or not at all.
 
 A view at chance has told nothing to this decoder; that proves nothing of better ones.
-
-From features back to faces: what is drawn from a plain update, from the aggregator's view, from a sift.
-
-Supplement of Yonetani et al. (ICCV 2017), section 2.3: features that leak are pictures that leak. Decoders are trained
-on public pictures of other people.
-
-The row of four pictures on faces whose persons are known: original, from a plain update, from what the aggregator
-really holds, from a sift; and whether who is on them can be told.
-
-Likeness is measured on drawn faces, whose attributes a sift needs. Identity is measured on photographs (`orl`) where
-they lie in the cache, without a sift, since nobody labelled them; else on the drawn faces. Each person has one probe,
-so that the interval holds for further persons; where not even the originals are recognised, nothing is said of the
-rest.
 """
 
 import math
@@ -72,7 +49,7 @@ from blindsight.audit.decoders import (
     ssim,
 )
 from blindsight.audit.finding import Finding, Interval, Verdict, rate
-from blindsight.audit.leakage.recovery import gradient_step, mean_interval, recover_from_hinge_step
+from blindsight.audit.leakage.recovery import gradient_step, mean_interval, recover_sample
 from blindsight.audit.leakage.schemes import Recorder, guesses_from_view
 from blindsight.data.catalogue import catalogue, load
 from blindsight.data.contactsheet import contact_sheet
@@ -98,7 +75,7 @@ def plain_samples(features: ArrayLike, *, random_state: int | np.random.Generato
     rows = check_rows(features)
     before, updates = _updates(rows, science(random_state))
     return np.array(
-        [recover_from_hinge_step(before, before + update, bias=True).best.sample for update in updates],
+        [recover_sample(before, before + update, bias=True).best.sample for update in updates],
         dtype=np.float32,
     )
 
@@ -314,18 +291,27 @@ def _check(known: NDArray[Any], asked: NDArray[Any], names: NDArray[Any], truth:
         raise InputError("every person of the probes must be in the gallery: others could never be matched.")
 
 
-_CLAIMS = {
-    "plain": ("a picture can be drawn from one plain update", "Yonetani et al. 2017, supplement, section 2.3"),
-    "aggregator": ("the aggregator cannot draw a picture from what it receives", "the statement of the scheme"),
-    "sift": ("a sift hides what it is asked to hide; faces are not part of the claim", "Enev et al. 2012"),
+_CLAIMS: Mapping[str, tuple[str, str, str, Verdict]] = {
+    "plain": (
+        "a picture can be drawn from one plain update",
+        "Yonetani et al. 2017, supplement, section 2.3",
+        "nothing is protected",
+        "as stated",
+    ),
+    "aggregator": (
+        "the aggregator cannot draw a picture from what it receives",
+        "the statement of the scheme",
+        "cryptographically, under the assumptions of the statement",
+        "refuted",
+    ),
+    "sift": (
+        "a sift hides what it is asked to hide; faces are not part of the claim",
+        "Enev et al. 2012",
+        "nothing of faces",
+        "leaks",
+    ),
 }
-_PROVEN = {
-    "plain": "nothing is protected",
-    "aggregator": "cryptographically, under the assumptions of the statement",
-    "sift": "nothing of faces",
-}
-_ABOVE: Mapping[str, Verdict] = {"plain": "as stated", "aggregator": "refuted", "sift": "leaks"}
-"""What it means that a view beats chance."""
+"""Of each view: what is claimed, by whom, what is proven, and what it means that it beats chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,7 +323,6 @@ class FourPictures:
 
     originals: Pictures
     shown: Mapping[str, Pictures]
-    average: Picture
     similarity: Mapping[str, NDArray[np.float64]]
     """SSIM with the originals, by view, and of the average public picture as "blind"."""
     strangers: Mapping[str, NDArray[np.float64]]
@@ -351,9 +336,9 @@ class FourPictures:
         similarity = (scores["plain"], scores["aggregator"], scores["sift"])
         return PictureRow(self.originals[index], plain, aggregator, sift, similarity, scores["blind"])
 
-    def strip(self, indices: ArrayLike, *, scale: int | None = None) -> Image.Image:
-        """Return the rows of some originals as one picture."""
-        return picture_strip([self.row(int(index)) for index in np.ravel(indices)], scale=scale)
+    def evidence(self) -> Evidence:
+        """Return all rows, and the first originals with what is drawn of them."""
+        return Evidence(self.findings(), tuple(self.row(index) for index in range(min(SHOWN, len(self.originals)))))
 
     def findings(self, *, confidence: float = 0.99) -> tuple[Finding, ...]:
         """Return a line per view for likeness, and one for identity where the originals themselves are recognised.
@@ -381,16 +366,6 @@ class FourPictures:
             f"({self.matches['original']}).",
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the figures as plain data; the pictures themselves are left out."""
-        means = {view: float(scores.mean()) for view, scores in self.similarity.items()}
-        matches = {
-            view: {"hits": match.hits, "probes": match.probes, "persons": match.persons, "chance": match.chance}
-            for view, match in self.matches.items()
-        }
-        strangers = {view: float(scores.mean()) for view, scores in self.strangers.items()}
-        return {"pictures": len(self.originals), "ssim": means, "strangers": strangers, "matches": matches}
-
     def _likeness(self, view: str, confidence: float) -> Finding:
         scores, strangers = self.similarity[view], self.strangers[view]
         others, blind = float(strangers.mean()), float(self.similarity["blind"].mean())
@@ -408,14 +383,14 @@ class FourPictures:
 
     @staticmethod
     def _finding(view: str, measure: str, measured: Interval, above: bool, details: Mapping[str, Any]) -> Finding:
-        claim, source = _CLAIMS[view]
+        claim, source, proven, beaten = _CLAIMS[view]
         return Finding(
             claim=claim,
             source=source,
-            proven=_PROVEN[view],
+            proven=proven,
             measure=measure,
             measured=measured,
-            verdict=_ABOVE[view] if above else "at chance",
+            verdict=beaten if above else "at chance",
             attack="decoder trained on public pictures",
             details={"view": view, **details},
         )
@@ -431,7 +406,8 @@ def four_pictures(
     *,
     pipeline: FeaturePipeline,
     sift: Sift | None,
-    aggregator: ArrayLike,
+    scheme: str = "plain",
+    aggregator: ArrayLike | None = None,
     plain: ArrayLike | None = None,
     gallery: Dataset | None = None,
     inversion: Inversion | None = None,
@@ -442,15 +418,16 @@ def four_pictures(
     """Draw the owners' pictures (`probes`) from what each view holds of them, with decoders trained on `public`.
 
     `pipeline` is fitted to the public pictures unless it is fitted already. `aggregator` are the feature vectors that
-    the aggregator takes for the owners', a row per probe (see `aggregator_samples`); `plain` those recovered from plain
-    updates, by default from one step of SGD on each picture. `gallery` holds other pictures of the same persons, with
-    names. `inversion` makes the decoder of the features (by default the one that suits the pipeline:
-    `inversion_for`); what a sift lets out always gets a linear one, and without a sift that view is left out. Features
-    are kept in the folder `cache`, if one is given.
+    the aggregator takes for the owners', a row per probe, by default those it reads in rounds of the `scheme`; `plain`
+    those recovered from plain updates, by default from one step of SGD on each picture. `gallery` holds other pictures
+    of the same persons, with names. `inversion` makes the decoder of the features (by default the one that suits the
+    pipeline: `inversion_for`); what a sift lets out always gets a linear one, and without a sift that view is left out.
+    Features are kept in the folder `cache`, if one is given.
     """
-    known = extract(public, pipeline, cache=cache, progress=progress)
-    rows = extract(probes, pipeline, cache=cache, progress=progress)
+    known, rows = (extract(part, pipeline, cache=cache, progress=progress) for part in (public, probes))
     generator = science(random_state)
+    if aggregator is None:
+        aggregator = aggregator_samples(rows, known, scheme=scheme, random_state=generator, progress=progress)
     progress("training decoders", 0, 2)
     learner = inversion or inversion_for(pipeline, random_state=generator)
     decoder = learner.fit(known, _images(public), public.persons)
@@ -474,7 +451,16 @@ def four_pictures(
     matches: dict[str, MatchRate] = {}
     if gallery is not None:
         matches = _matches({"original": _images(probes), **shown}, probes, known_faces, gallery, generator)
-    return _measured(_images(probes), shown, mean_picture(_images(public)), matches, generator)
+    originals = _images(probes)
+    similarity = {view: ssim(originals, pictures) for view, pictures in shown.items()}
+    similarity["blind"] = ssim(originals, np.broadcast_to(mean_picture(_images(public)), originals.shape))
+    others = [np.roll(originals, 1 + shift, axis=0) for shift in generator.permutation(len(originals) - 1)[:_STRANGERS]]
+    strangers = {
+        view: np.asarray(np.mean([ssim(other, pictures) for other in others], axis=0))
+        for view, pictures in shown.items()
+        if others
+    }
+    return FourPictures(originals, shown, similarity, strangers, matches)
 
 
 def inversion_for(pipeline: FeaturePipeline, *, random_state: int | np.random.Generator | None = 0) -> Inversion:
@@ -545,25 +531,6 @@ def _matches(
     }
 
 
-def _measured(
-    originals: Pictures,
-    shown: Mapping[str, Pictures],
-    average: NDArray[np.uint8],
-    matches: Mapping[str, MatchRate],
-    generator: np.random.Generator,
-) -> FourPictures:
-    similarity = {view: ssim(originals, pictures) for view, pictures in shown.items()}
-    similarity["blind"] = ssim(originals, np.broadcast_to(average, originals.shape))
-    shifts = 1 + generator.permutation(len(originals) - 1)[:_STRANGERS]
-    others = [np.roll(originals, shift, axis=0) for shift in shifts]
-    strangers = {
-        view: np.asarray(np.mean([ssim(other, pictures) for other in others], axis=0))
-        for view, pictures in shown.items()
-        if others
-    }
-    return FourPictures(originals, shown, average, similarity, strangers, matches)
-
-
 SHOWN = 3
 _COMPONENTS = 200
 _PROBES = 60  # pictures that are really sent through a round
@@ -582,14 +549,16 @@ def portraits(
 ) -> Evidence:
     """Draw faces from what each side holds of them; the sift lets `public` through and hides `private`.
 
-    With `photographs`, of known persons, identity is judged on them.
+    Likeness is measured on drawn faces, whose attributes a sift needs. Identity is measured on `photographs` where
+    there are some, without a sift, since nobody labelled them; else on the drawn faces. Each person has one probe, so
+    that the interval holds for further persons; where not even the originals are recognised, nothing is said of the
+    rest.
     """
     drawn = _drawn(dataset, (public, private), scheme, random_state, progress)
     judged = drawn if photographs is None else _drawn(photographs, None, scheme, random_state, progress)
     named = (photographs or dataset).name
     identity = tuple(replace(row, attack=f"{row.attack}, on {named}") for row in judged.identity())
-    rows = tuple(drawn.row(index) for index in range(min(SHOWN, len(drawn.originals))))
-    return Evidence((*drawn.likeness(), *identity), rows, notes=judged.notes())
+    return replace(drawn.evidence(), findings=(*drawn.likeness(), *identity), notes=judged.notes())
 
 
 def cached_photographs() -> Dataset | None:
@@ -609,18 +578,17 @@ def _drawn(
     assert probes.persons is not None
     gallery = gallery.take(np.isin(gallery.persons, probes.persons))
     pipeline = PixelFeatures(max_components=_COMPONENTS, random_state=random_state).fit(known.images)
-    features, theirs = extract(known, pipeline), extract(probes, pipeline)
     sift = None
     if policy is not None:
-        sift = PPLS(5, math.inf, scale=False).fit(features, *(known.attribute(name) for name in policy)).sift_
+        columns = (known.attribute(name) for name in policy)
+        sift = PPLS(5, math.inf, scale=False).fit(extract(known, pipeline), *columns).sift_
     progress("a round of the real protocol", 0, None)
-    held = aggregator_samples(theirs, features, scheme=scheme, random_state=random_state)
     return four_pictures(
         probes,
         known,
         pipeline=pipeline,
         sift=sift,
-        aggregator=held,
+        scheme=scheme,
         gallery=gallery,
         random_state=random_state,
         progress=progress,

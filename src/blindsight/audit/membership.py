@@ -1,6 +1,9 @@
-"""Membership inference: by the fit and by the likelihood ratio, and how well scores tell members from others.
+"""Was this picture among those a model was trained on? Membership inference, by the fit and by shadow models.
 
-How well scores tell members from others, above all where few others may be suspected: TPR at a low FPR, and AUC.
+*What a figure means.* A coin decides which rows are trained on, so members and others differ in nothing else: whatever
+tells them apart was learned. An attack at chance finds as many members as it suspects others, which proves nothing
+about other attacks. A model that is epsilon, delta private per record admits no attack with TPR > e^epsilon FPR + delta
+(for "replace" neighbours too: a member and a row left out trade places), so a measured TPR beyond that refutes it.
 
 An attack that names a few members and is always right is worse than one that is right about everyone a little more
 often than a coin; averages hide it (Carlini et al., "Membership Inference Attacks From First Principles", S&P 2022).
@@ -15,50 +18,29 @@ tell perfectly, or never, have no spread, and then min(members, others) disjoint
 members* if that interval is above 0.5 and the rank test of Mann and Whitney (1947), which needs no more than that
 members and others could have been exchanged, says so too. All take rows for independent draws.
 
-Was this picture among those a model was trained on? Membership inference, by the fit and by the likelihood ratio.
-
-*What a figure means.* A coin decides which rows are trained on, so members and others differ in nothing else: whatever
-tells them apart was learned. An attack at chance finds as many members as it suspects others, which proves nothing
-about other attacks. A model that is epsilon, delta private per record admits no attack with TPR > e^epsilon FPR + delta
-(for "replace" neighbours too: a member and a row left out trade places), so a measured TPR beyond that refutes it.
+*The fit.* A model is anything that scores how well it fits labelled rows, larger for better. Of a linear classifier it
+is the margin, the score of the true class above the best other one: hinge and logistic loss fall as it grows, so it
+orders rows as the loss does (of two classes, exactly), and it is nearly normal, which a loss is not. Of a hash function
+it is minus the quantisation error mean_j (1 - |s_j|)^2 of the scores whose signs are the code: what ITQ minimises over
+its rows, and SDH's codes are fitted to be such scores.
 
 - `loss_threshold`: members fit better. S. Yeom et al., "Privacy Risk in Machine Learning: Analyzing the Connection to
   Overfitting", CSF 2018, suspect rows whose loss is below the mean training loss; here that threshold is moved, which
   gives the whole curve. It needs the model alone.
-- `likelihood_ratio`: the fit is compared with that of the same row in models trained with and without it.
-  N. Carlini et al., "Membership Inference Attacks From First Principles", S&P 2022. It needs the way of training.
+- `likelihood_ratio` (LiRA, Carlini et al.): a row that every model fits well says little about membership by being
+  fitted well; one that only its owners' models fit gives them away. For each row the fit is taken for normal in
+  *shadow* models, trained as the target was, with the row (in) and without (out). *Online*, each row is in a random
+  half of the shadows, which are drawn from the rows under attack; the score is log N(fit; in) - log N(fit; out). The
+  stronger attack, for an attacker who can train after it knows whom to look for. *Offline*, shadows are trained on
+  `reference` rows, none of which is under attack; the score is how far the fit lies above that of the out models, in
+  deviations. Below 32 models of a kind one deviation serves all rows, as the paper advises for few models.
+- RMIA (`shadow_attacks`, with the same shadows): S. Zarifzadeh, P. Liu and R. Shokri, "Low-Cost High-Power Membership
+  Inference Attacks", ICML 2024. Its score is the share of population rows z with (Pr(x | model) / Pr(x)) /
+  (Pr(z | model) / Pr(z)) >= gamma, where Pr(x) is the mean over the shadows. That share grows with the ratio of x and
+  with nothing else of it, so the ratio itself, which is taken here, has the same ROC curve. It needs a mean where the
+  first needs a distribution, and so fewer shadows.
 
-A model is anything that scores how well it fits labelled rows, larger for better (those of linear classifiers and of
-hash functions are below): only its order matters to the first attack, its distribution also to the second.
-
-How well a model fits a row: the number that membership inference looks at, and trainers that return it.
-
-- A linear classifier: the margin, the score of the true class above the best other one. Hinge and logistic loss fall as
-  it grows, so it orders rows as the loss does (of two classes, exactly), and it is nearly normal, which a loss is not.
-- A hash function: minus the quantisation error mean_j (1 - |s_j|)^2 of the scores whose signs are the code. It is what
-  ITQ minimises over its rows, and SDH's codes are fitted to be such scores.
-
-The likelihood ratio attack: how a row fits, against how it fits models that had it and models that had not.
-
-N. Carlini et al., "Membership Inference Attacks From First Principles", S&P 2022 (LiRA). A row that every model fits
-well says little about membership by being fitted well; one that only its owners' models fit gives them away. For each
-row the fit is taken for normal in *shadow* models, trained as the target was, with the row (in) and without (out):
-
-- *online*: each row is in a random half of the shadows, which are drawn from the rows under attack; the score is
-  log N(fit; in) - log N(fit; out). The stronger attack, for an attacker who can train after it knows whom to look for.
-- *offline*: shadows are trained on `reference` rows, none of which is under attack; the score is how far the fit lies
-  above that of the out models, in deviations.
-
-With few shadows the deviations of single rows are poorly known. Below 32 models of a kind one deviation serves all
-rows, as the paper advises for few models.
-
-`shadow_attacks` gives a second attack with the same shadows: S. Zarifzadeh, P. Liu and R. Shokri, "Low-Cost High-Power
-Membership Inference Attacks" (RMIA), ICML 2024. Its score is the share of population rows z with
-(Pr(x | model) / Pr(x)) / (Pr(z | model) / Pr(z)) >= gamma, where Pr(x) is the mean over the shadows. That share grows
-with Pr(x | model) / Pr(x) and with nothing else of x, so the ratio itself, which is taken here, has the same ROC curve.
-It needs a mean where the first needs a distribution, and so fewer shadows.
-
-    paper                       here
+    Carlini et al.              here
     Q_in, Q_out                 `_Normal`
     N shadow models             `shadows`
     phi, the logit confidence   whatever the `Scorer` gives
@@ -502,3 +484,32 @@ class _Normal:
     def log_density(self, fit: Fit) -> Fit:
         standardised = (fit - self.mean) / self.deviation
         return np.asarray(-(standardised**2) / 2 - np.log(self.deviation) - math.log(2 * math.pi) / 2)
+
+
+_SHADOWS = 16  # at effort 1
+
+
+def audit_members(
+    scorer: Scorer,
+    game: Game,
+    train: Trainer,
+    target: str,
+    *,
+    effort: float,
+    seed: int,
+    source: str = "nobody",
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    progress: Progress = silent,
+) -> tuple[Finding, ...]:
+    """Look for members by all three attacks, with more shadows the greater the effort, at the FPRs that rows can show.
+
+    Where there are too few others for any of them, it is said which is the nearest.
+    """
+    others = int((~game.member).sum())
+    fprs = tuple(fpr for fpr in LOW_FPRS if others >= fewest_others(fpr)) or LOW_FPRS[-1:]
+    by_loss = loss_threshold(scorer, game, fprs=fprs)
+    shadows = max(FEWEST_SHADOWS, 2 * round(_SHADOWS * effort / 2))
+    by_shadows = shadow_attacks(scorer, game, train, shadows=shadows, fprs=fprs, random_state=seed, progress=progress)
+    claim: dict[str, Any] = {"source": source, "epsilon": epsilon, "delta": delta}
+    return tuple(row for found in (by_loss, *by_shadows) for row in findings(found, target, **claim))

@@ -32,14 +32,13 @@ many runs on neighbouring inputs. But a mechanism whose canaries disturb each ot
 """
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtrc, gammaln, xlog1py, xlogy
 
-from blindsight.audit.epsilon import CONFIDENCE, check_parameters
+from blindsight.audit.epsilon import CONFIDENCE, Bound, check_parameters
 from blindsight.errors import InputError
 
 _MOST = 60.0  # an epsilon that no number of canaries reaches
@@ -47,31 +46,21 @@ _HALVINGS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneRunBound:
-    """With this confidence the mechanism is not (epsilon, delta)-private for any epsilon below `lower`.
+class OneRunBound(Bound):
+    """A bound by one run: of `canaries` coins, `guesses` were guessed and `correct` of them right."""
 
-    Of `canaries` coins, `guesses` were guessed and `correct` of them right.
-    """
-
-    lower: float
-    confidence: float
-    delta: float
     canaries: int
     guesses: int
     correct: int
 
     @property
     def most(self) -> float:
-        """The largest bound that so many guesses could have given."""
         return _largest(self.canaries, self.guesses, self.guesses, self.delta, 1 - self.confidence)
 
     @property
     def attack(self) -> str:
         counts = f"{self.correct:,} of {self.guesses:,} guesses right"
         return f"one run with {self.canaries:,} canaries, {counts} (at most {self.most:.2f} can be shown)"
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"most": self.most}
 
 
 def one_run_bound(coins: ArrayLike, guesses: ArrayLike, *, delta: float, confidence: float = CONFIDENCE) -> OneRunBound:

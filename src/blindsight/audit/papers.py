@@ -16,11 +16,11 @@ from blindsight.audit.collusion import findings as coalition_findings
 from blindsight.audit.epsilon import CONFIDENCE
 from blindsight.audit.hostile import attack_scheme, failing_on_data
 from blindsight.audit.inversion import cached_photographs, portraits
-from blindsight.audit.leakage.networks import attack_batches, batch_findings
+from blindsight.audit.leakage.networks import attack_batches
 from blindsight.audit.leakage.study import study_leakage, trained_step_findings
 from blindsight.audit.mechanisms import noise, private_search, published_hashing, selective_sharing, self_test, sums
 from blindsight.audit.siftclaims import cheat_findings, holes, published_sift_findings
-from blindsight.audit.subject import OnTrial, audit_subjects, findings, self_test_finding
+from blindsight.audit.subject import OnTrial, audit_subjects
 from blindsight.data import Dataset, load
 from blindsight.errors import PrivacyError
 from blindsight.progress import Progress, silent
@@ -81,12 +81,12 @@ def _auditor(effort: float) -> Evidence:
             f"the auditor failed its own test (which happens by chance with probability {1 - CONFIDENCE:g}); no "
             "epsilon of this audit can be trusted. Run it again."
         )
-    rows = self_test_finding(tested.planted, planted=True), self_test_finding(tested.sound, planted=False)
+    rows = tested.planted.self_test(planted=True), tested.sound.self_test(planted=False)
     return Evidence(rows, claims=False)
 
 
 def _epsilons(subjects: tuple[OnTrial, ...], effort: float) -> Evidence:
-    return Evidence(findings(audit_subjects(subjects, runs=_runs(effort))))
+    return Evidence(tuple(audit.finding() for audit in audit_subjects(subjects, runs=_runs(effort))))
 
 
 def _runs(effort: float) -> int:
@@ -106,15 +106,13 @@ def _updates(random_state: int, progress: Progress, effort: float) -> Evidence:
         random_state=random_state,
         progress=progress,
     )
-    return Evidence((*worst_of_each(study.findings()), *steps))
+    return Evidence((*worst_of_each(study), *steps))
 
 
 def _batches(random_state: int, progress: Progress, effort: float) -> Evidence:
     """Match gradients, which takes torch."""
     repeats = max(1, round(3 * effort))
-    return Evidence(
-        batch_findings(attack_batches(*_digits(), repeats=repeats, random_state=random_state, progress=progress))
-    )
+    return Evidence(attack_batches(*_digits(), repeats=repeats, random_state=random_state, progress=progress))
 
 
 def _digits() -> tuple[NDArray[np.float64], NDArray[Any]]:

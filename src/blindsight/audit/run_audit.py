@@ -8,7 +8,6 @@ each owner sends one step on one of its own, through the scheme of the run. The 
 have, is made from public rows: one number that tells the first answer of the classifier and hides the second.
 """
 
-import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,33 +16,29 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.audit import collusion, membership
-from blindsight.audit.checks import Check, Evidence, Plan
+from blindsight.audit import collusion
+from blindsight.audit.checks import Check, Evidence, Plan, read_json
 from blindsight.audit.collusion import PlayedRound, play
-from blindsight.audit.finding import Verdict
 from blindsight.audit.hostile import attack_scheme
-from blindsight.audit.inversion import aggregator_samples, four_pictures, seconds_to_learn
+from blindsight.audit.inversion import four_pictures, seconds_to_learn
 from blindsight.audit.leakage.recovery import Candidate, Recovery, Vector
-from blindsight.audit.leakage.schemes import Case, attack_schemes, attack_view, scheme_findings, view_finding
-from blindsight.audit.leakage.study import SinglesLeak, count_singles, single_findings
+from blindsight.audit.leakage.schemes import Case, attack_schemes, attack_view, view_finding
+from blindsight.audit.leakage.study import single_findings
 from blindsight.audit.mechanisms import RUNS, planned_noise
 from blindsight.audit.membership import (
-    FEWEST_SHADOWS,
-    LOW_FPRS,
     Game,
     Trainer,
+    audit_members,
     federated_trainer,
-    fewest_others,
     linear_trainer,
     margin_fit,
-    shadow_attacks,
 )
-from blindsight.audit.subject import audit_subjects, self_test_finding
+from blindsight.audit.subject import audit_subjects
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.wire import decode
 from blindsight.data import FeaturePipeline, load, pipeline
 from blindsight.data.dataset import Dataset
-from blindsight.data.features import Standardiser, extract, reading_side
+from blindsight.data.features import Standardiser, reading_side
 from blindsight.data.partition import Division
 from blindsight.data.pixels import PixelFeatures
 from blindsight.data.study import Sites, Study, divide
@@ -63,7 +58,6 @@ from blindsight.sums.messages import Reply
 from blindsight.sums.noise import NoisePlan
 from blindsight.sums.terms import AGGREGATOR, HIDING_SCHEMES, SPARSE_SCHEMES, Terms
 
-_SHADOWS = 16
 _FALSE_ALARM = 0.01
 
 HOW_TO_RECORD = (
@@ -74,7 +68,7 @@ HOW_TO_RECORD = (
 ABOUT_RUN, RUN_SCHEMA, RUN_VERSION = "run.json", "blindsight/run", 1
 RECORDING, NOISE, STATEMENT = "recorded-round.npz", "noise.json", "statement.json"
 _NOISE, _LESS = "noise inside the sums", "half of that noise"
-_PROBES, _SHOWN = 24, 3
+_PROBES = 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,15 +235,16 @@ def plan_run(folder: Path, *, random_state: int, data: Dataset | None = None, pr
         sums = (Check(name, 3, partial(_noisy_sums, run.noise, share)) for name, share in shares.items())
         return Plan(run.name, (*sums, members), statement=run.statement)
     if run.recorded is None:
-        return Plan(run.name, (members, Check("updates and coalitions", 0, _unrecorded)), statement=run.statement)
+        return Plan(run.name, (Check("updates and coalitions", 0, _unrecorded), members), statement=run.statement)
     attack = _RoundAttack(run.recorded, random_state, progress, noisy=run.noise is not None)
+    drawing = 4 + seconds_to_learn(run.features)
     checks = [
         Check("the aggregator's recorded view", attack.seconds_to_read, attack.recorded_view),
         Check("weights of single owners in the sum", 0.5, attack.singles),
         Check("coalitions", attack.seconds_to_play, attack.coalitions),
         *attack.hostile,
         members,
-        Check("pictures from updates", 0, lambda effort: draw_owners(run, random_state), fixed=seconds_to_draw(run)),
+        Check("pictures from updates", 0, lambda effort: draw_owners(run, random_state), fixed=drawing),
     ]
     if attack.sparse:
         checks.insert(1, Check("the aggregator's view with its set-up", attack.seconds_to_play, attack.view_with_setup))
@@ -263,13 +258,8 @@ def _unrecorded(effort: float) -> Evidence:
 def read_run(folder: Path) -> dict[str, Any]:
     """Return how a run was made, or say that it is damaged or of another version."""
     path = folder / ABOUT_RUN
-    with storage_errors("read", path):
-        text = path.read_bytes()
-    try:
-        about: dict[str, Any] = json.loads(text)
-        schema, version = about["schema"], about["version"]
-    except (ValueError, KeyError, TypeError):
-        raise CorruptFileError(f"{path} is damaged, or was never written by Blindsight. Learn again.") from None
+    about = read_json(path, "Learn again.")
+    schema, version = about.get("schema"), about.get("version")
     if schema != RUN_SCHEMA:
         raise CorruptFileError(f"{path} holds a {schema!r}; a {RUN_SCHEMA!r} was expected.")
     if version != RUN_VERSION:
@@ -296,10 +286,8 @@ def _read_statement(folder: Path) -> PrivacyStatement | None:
 def _read_noise(path: Path) -> tuple[NoisePlan, float] | None:
     if not path.exists():
         return None
-    with storage_errors("read", path):
-        text = path.read_bytes()
+    data = read_json(path, "Learn again.")
     try:
-        data = json.loads(text)
         return NoisePlan.from_dict(data), float(data["delta"])
     except (InputError, ValueError, KeyError, TypeError, AttributeError):
         raise CorruptFileError(f"{path} is damaged, or of another version. Learn again.") from None
@@ -309,7 +297,7 @@ def _noisy_sums(noise: tuple[NoisePlan, float], share: float, effort: float) -> 
     """Look for a unit in sums with the run's noise, or with a `share` of it, to see whether that would be noticed."""
     subject = planned_noise(*noise, noise_share=share)
     (audit,) = audit_subjects([subject], runs=round(RUNS * effort))
-    row = audit.finding() if share == 1 else self_test_finding(audit, planted=True)
+    row = audit.finding() if share == 1 else audit.self_test(planted=True)
     return Evidence((row,), claims=share == 1)
 
 
@@ -344,18 +332,17 @@ class _RoundAttack:
         recorded = self._recorded
         received = recorded.messages.get(AGGREGATOR, ())
         sent = {owner: update[recorded.positions] for owner, update in recorded.sent.items()}
-        leaks = attack_view(received, sent, false_alarm=_FALSE_ALARM, random_state=self._seed)
-        tested = [leak.owner for leak in leaks]
-        untested = [owner for owner, update in recorded.sent.items() if update.any() and owner not in tested]
+        tests = attack_view(received, sent, false_alarm=_FALSE_ALARM, random_state=self._seed)
+        untested = [owner for owner, update in recorded.sent.items() if update.any() and owner not in tests]
         note = f"the aggregator's view was not searched for the updates of {', '.join(untested)}: no other's compares."
-        finding = view_finding(leaks, recorded.scheme, "the aggregator's recorded view")
+        finding = view_finding(tests, recorded.scheme, "the aggregator's recorded view")
         return Evidence((finding,), notes=(note,) if untested else ())
 
     def view_with_setup(self, effort: float) -> Evidence:
         """Send the updates again, in disguise, to an aggregator whose set-up is known."""
         recorded, size = self._recorded, self._size
         case = Case("the recorded updates, sent again", recorded.sent, recorded.sent, _as_it_is)
-        leaks = attack_schemes(
+        rows = attack_schemes(
             [case],
             schemes=[recorded.scheme],
             key_bits=3072 if size is None else size.key_bits,
@@ -364,24 +351,19 @@ class _RoundAttack:
             random_state=self._seed,
             progress=self._progress,
         )
-        return Evidence(scheme_findings(leaks))
+        return Evidence(rows)
 
     def singles(self, effort: float) -> Evidence:
         """Look for weights of the sum that one owner alone changed."""
         recorded, encoded = self._recorded, EncodedRound.of(self._recorded)
-        leak = SinglesLeak(
-            scheme=recorded.scheme,
-            members=len(recorded.sent),
-            sparsity=float(np.mean(encoded.updates == 0)),
-            minimum=recorded.minimum_per_position,
-            scattered=recorded.scheme == "block-dphe" and _scattered(encoded.updates, self._block),
-            **count_singles(encoded.updates, encoded.total),
-        )
-        rows = single_findings([leak])
+        scattered = recorded.scheme == "block-dphe" and _scattered(encoded.updates, self._block)
+        least = recorded.minimum_per_position
+        rows = tuple(single_findings(encoded.updates, encoded.total, recorded.scheme, least, scattered=scattered))
         if not rows:
             return Evidence((), notes=("no weight of the recorded sum was changed by one owner alone, or by two.",))
         if not self.sparse:  # the theorem is about DPHE; everybody else's sum shows as much, and nobody denies it
-            rows = tuple(replace(row, source="nobody", verdict=_unclaimed(row.verdict)) for row in rows)
+            rows = tuple(replace(row, source="nobody") for row in rows)
+            rows = tuple(row if row.verdict == "not refuted" else replace(row, verdict="leaks") for row in rows)
         return Evidence(rows)
 
     def coalitions(self, effort: float) -> Evidence:
@@ -436,10 +418,6 @@ def _as_it_is(update: Vector) -> Recovery:
     return Recovery((Candidate(update, None, 1.0),))
 
 
-def _unclaimed(verdict: Verdict) -> Verdict:
-    return verdict if verdict == "not refuted" else "leaks"
-
-
 def _scattered(updates: NDArray[np.int64], block: int) -> bool:
     """Tell whether an owner changed a part of a block only."""
     starts = np.arange(0, updates.shape[1], block)
@@ -450,21 +428,17 @@ def _scattered(updates: NDArray[np.int64], block: int) -> bool:
 
 def _members(run: RebuiltRun, effort: float, seed: int) -> Evidence:
     """Ask the final model, and shadows of it, who was trained on."""
-    game, classifier = run.game, run.classifier
-    scorer, fprs = margin_fit(classifier), usable_fprs(int((~game.member).sum()))
-    by_loss = membership.loss_threshold(scorer, game, fprs=fprs)
-    by_shadows = shadow_attacks(
-        scorer,
-        game,
-        run.shadow_trainer,
-        shadows=shadows_for(effort),
-        fprs=fprs,
-        random_state=seed,
-        progress=run.progress,
-    )
     target = f"the model of {run.study.answers[0]}" if run.study.multilabel else "the model"
     return Evidence(
-        tuple(row for found in (by_loss, *by_shadows) for row in membership.findings(found, target, source="nobody"))
+        audit_members(
+            margin_fit(run.classifier),
+            run.game,
+            run.shadow_trainer,
+            target,
+            effort=effort,
+            seed=seed,
+            progress=run.progress,
+        )
     )
 
 
@@ -474,17 +448,7 @@ def _seconds_of_shadows(run: RebuiltRun) -> float:
         rows = len(run.dataset)
     except BlindsightError:
         rows = 0
-    return 1.0 + 1e-8 * _SHADOWS * rows * run.model.weights.size
-
-
-def usable_fprs(others: int) -> tuple[float, ...]:
-    """Return the false-positive rates that so many non-members can show; the largest, if none, so that it is said."""
-    return tuple(fpr for fpr in LOW_FPRS if others >= fewest_others(fpr)) or LOW_FPRS[-1:]
-
-
-def shadows_for(effort: float) -> int:
-    """Return how many shadow models to train: an even number that grows with the effort."""
-    return max(FEWEST_SHADOWS, 2 * round(_SHADOWS * effort / 2))
+    return 1.0 + 1.6e-7 * rows * run.model.weights.size
 
 
 def draw_owners(run: RebuiltRun, random_state: int) -> Evidence:
@@ -494,29 +458,19 @@ def draw_owners(run: RebuiltRun, random_state: int) -> Evidence:
     study, generator = run.study, science(random_state)
     private = np.concatenate(run.division.owners)
     probes = run.dataset.take(generator.permutation(private)[:_PROBES])
-    public, scheme = run.dataset.take(run.division.public), run.recorded.scheme
-    sift = _sift(study, scale=not isinstance(run.features, PixelFeatures))
-    read = aggregator_samples(
-        extract(probes, run.features), study.public[0], scheme=scheme, random_state=generator, progress=run.progress
-    )
     drawn = four_pictures(
         probes,
-        public,
+        run.dataset.take(run.division.public),
         pipeline=run.features,
-        sift=sift,
-        aggregator=read,
+        sift=_sift(study, scale=not isinstance(run.features, PixelFeatures)),
+        scheme=run.recorded.scheme,
         random_state=generator,
         progress=run.progress,
-    )
-    rows = drawn.findings()
-    if scheme == "plain":  # which promises nothing
-        rows = tuple(replace(row, verdict="leaks") if row.verdict == "refuted" else row for row in rows)
-    return Evidence(rows, tuple(drawn.row(index) for index in range(min(_SHOWN, len(probes)))))
-
-
-def seconds_to_draw(run: RebuiltRun) -> float:
-    """Return about what drawing takes."""
-    return 4 + seconds_to_learn(run.features)
+    ).evidence()
+    if run.recorded.scheme != "plain":
+        return drawn
+    rows = tuple(replace(row, verdict="leaks") if row.verdict == "refuted" else row for row in drawn.findings)
+    return replace(drawn, findings=rows)  # it promises nothing
 
 
 def _sift(study: Study, *, scale: bool) -> LinearSift:

@@ -14,22 +14,24 @@ Houmansadr, S&P 2019). Photos that a participant trained on next are the others:
 others differ in nothing else. Scores are standardised upload by upload.
 
 *Photos.* Rows of a linear layer's change and their differences are compared with the photos of the batch, and with
-those of the next batch for chance; whether more of the batch are shown than of the next is decided by a sign test.
+those of the next batch for chance; whether more of the batch are shown than of the next is decided by a sign test. Of
+Adam and RMSProp the division by the gradient's own size is undone first, as far as a first step lets one.
 
 *Chosen weights* (`chosen_weights`). A last layer of zeros whose bias is sure of one class: then the row of every other
 class is the sum of its photos' inputs and the bias counts them (the class attack of Wen et al., "Fishing for user
 data", 2022). In a network that begins with a linear layer and ReLU, equal rows with biases at the quantiles of their
 sum switch each photo on from one row on, so that differences of rows are single photos (Fowl et al., "Robbing the Fed",
-2022). No encrypted sum is in the way of either: the sum of all uploads has the same rows. Noise with a proof is:
-epsilon holds whatever the weights are.
+2022). Where participants descend by Adam or RMSProp the last layer is made so small that gradients hardly count beside
+what is added to their divisor: then steps are gradients again (`leakage.networks`). No encrypted sum is in the way of
+either: the sum of all uploads has the same rows. Noise with a proof is: epsilon holds whatever the weights are.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,15 +41,15 @@ from scipy.optimize import nnls
 from scipy.stats import binomtest
 
 from blindsight.audit import membership
-from blindsight.audit.checks import Check, Evidence, Plan
+from blindsight.audit.checks import Check, Evidence, Plan, read_json
 from blindsight.audit.finding import Finding, Interval, Verdict, rate
-from blindsight.audit.leakage.networks import linear_layers, parameter_places
+from blindsight.audit.leakage.networks import linear_layers, parameter_places, undo_division
 from blindsight.audit.leakage.recovery import RECOVERED
 from blindsight.crypto.wire import decode
 from blindsight.data import load
 from blindsight.data.dataset import Dataset
 from blindsight.errors import CorruptFileError, DataError, InputError
-from blindsight.files import AnyPath, cache_folder, read_arrays, storage_errors, write_arrays
+from blindsight.files import AnyPath, cache_folder, read_arrays, write_arrays
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.selective.codec import ParameterLayout, SparseUpdate, Vector, decode_sparse
@@ -75,6 +77,7 @@ _PERMUTATIONS = 9999
 _LEAST_GROUPS = 5  # fewer cannot be exchanged often enough to tell luck
 _CONFIDENCE = 0.999
 _SURE = 1024.0  # logit of a class that a server wants to be sure of
+_TINY = 1e-7
 
 
 # --- what the server knows ---
@@ -101,6 +104,12 @@ class Server:
     make_trainer: MakeTrainer
     public: Photos
     classes: int
+
+    @cached_property
+    def descent(self) -> tuple[str, float]:
+        """How participants descend: the name of the optimiser, and its first learning rate."""
+        made = getattr(self.make_trainer(record_noise=None), "_optimiser", None)
+        return ("sgd", 1.0) if made is None else (type(made).__name__.lower(), float(made.param_groups[0]["lr"]))
 
     @cached_property
     def layout(self) -> ParameterLayout:
@@ -165,6 +174,8 @@ def chosen_weights(server: Server, initial: Vector) -> Vector:
     sums = np.quantile(flat.mean(axis=1), np.linspace(0, 1, len(first), endpoint=False))
     chosen[first], chosen[thresholds] = 1 / first.shape[1], -sums
     chosen[last] = np.linspace(-1, 1, len(last))[:, None] / last.shape[1]  # all hidden units count alike
+    if server.descent[0] != "sgd":
+        chosen[last] *= _TINY  # gradients far below what Adam and RMSProp add to their divisor
     return chosen
 
 
@@ -313,8 +324,9 @@ def _shown(server: Server, seen: SeenUpload, photos: Photos) -> NDArray[np.bool_
     truths = [trainer.standardiser.apply(photos.inputs)] if isinstance(trainer, SoftmaxTrainer) else [flat]
     scales = server.public.inputs.reshape(len(server.public.inputs), -1)
     truths.append((flat - scales.mean(axis=0)) / (scales.std(axis=0) + 1e-6))
-    update, layers = seen.update.dense().astype(np.float64), linear_layers(server.layout)
-    for layer in {layers[0], layers[-1]}:
+    sent, layers = seen.update.dense().astype(np.float64), linear_layers(server.layout)
+    undone = [] if server.descent[0] == "sgd" else [undo_division(sent, *server.descent)]
+    for update, layer in product((sent, *undone), {layers[0], layers[-1]}):
         rows = update[_layer(server.layout, layer)[0]]
         guesses = np.concatenate([rows, np.diff(rows, axis=0)])
         guesses = guesses[np.linalg.norm(guesses, axis=1) > 0]
@@ -454,13 +466,13 @@ class SelectiveRun:
     @classmethod
     def load(cls, folder: Path, *, data: Dataset | None = None, progress: Progress = silent) -> Self:
         """Read a run; `data` stand for its collection where that cannot be read from where it was."""
-        about, view = _read(folder / ABOUT_SELECTIVE), folder / VIEW
+        about, view = read_json(folder / ABOUT_SELECTIVE, "Learn again."), folder / VIEW
         if about.get("schema") != SCHEMA or about.get("version") != VERSION:
             raise CorruptFileError(
                 f"{folder / ABOUT_SELECTIVE} is of {about.get('schema')!r}, version {about.get('version')}; this "
                 f"Blindsight reads {SCHEMA!r}, version {VERSION}. Learn again, or audit it by the one that wrote it."
             )
-        statement = PrivacyStatement.from_dict(_read(folder / "statement.json"))
+        statement = PrivacyStatement.from_dict(read_json(folder / "statement.json", "Learn again."))
         return cls(about, statement, load_view(view) if view.exists() else None, data, progress)
 
     @cached_property
@@ -546,16 +558,6 @@ def load_view(path: AnyPath) -> tuple[bytes, ...]:
     return tuple(whole[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True))
 
 
-def _read(path: Path) -> dict[str, Any]:
-    with storage_errors("read", path):
-        text = path.read_bytes()
-    try:
-        found: dict[str, Any] = json.loads(text)
-        return {**found}
-    except (ValueError, TypeError):
-        raise CorruptFileError(f"{path} is damaged, or was never written by Blindsight. Learn again.") from None
-
-
 def plan_selective(
     folder: Path, *, random_state: int, data: Dataset | None = None, progress: Progress = silent
 ) -> Plan:
@@ -579,5 +581,5 @@ def plan_selective(
 
     checks = [check(*attack, weights) for weights in (recorded, chosen) for attack in attacks]
     if run.messages is None:
-        return Plan(name, tuple(checks[len(attacks) :]), (HOW_TO_RECORD,))
-    return Plan(name, tuple(checks))
+        return Plan(name, tuple(checks[len(attacks) :]), (HOW_TO_RECORD,), run.statement)
+    return Plan(name, tuple(checks), statement=run.statement)

@@ -3,19 +3,16 @@
 What is audited is what an app would receive: the version that a platform accepted, where there is one, else the sift
 as it was fitted. It is held to the threshold it was verified with, else to the usual one.
 
-Apps that talk to each other, and one that looks again and again: what accepted sifts tell together.
+*Apps that talk to each other, and one that looks again and again.* A sift is accepted for one release; its statement
+says that several releases about one person may tell more. How much more is measured here with the verifier's own
+attackers: two apps that put their numbers about the same picture side by side, and one app that averages many frames of
+a person. (What the platform does about it is `sift.union` and the `ReleaseBudget` of `sift.stream`: it verifies all of
+it together, before any of it is released.)
 
-A sift is accepted for one release; its statement says that several releases about one person may tell more. How much
-more is measured here with the verifier's own attackers: two apps that put their numbers about the same picture side by
-side, and one app that averages many frames of a person. (What the platform does about it is `sift.union` and the
-`ReleaseBudget` of `sift.stream`: it verifies all of it together, before any of it is released.)
-
-Where a sift could hide what its released numbers do not show: other units, differences, digits.
-
-An app that writes its own sift can put the private attribute where a verifier does not look (`sift.cheats`). Here one
-attacker looks in every such place: at the numbers in each view of `sift.attackers` (as they come, standardised,
-whitened, quantised), and at their digits behind the decimal point alone. What is scrambled with a hash is found by no
-list of places; few symbols under a certificate leave no place for it.
+*Hiding places.* An app that writes its own sift can put the private attribute where a verifier does not look
+(`sift.cheats`). Here one attacker looks in every such place: at the numbers in each view of `sift.attackers` (as they
+come, standardised, whitened, quantised), and at their digits behind the decimal point alone. What is scrambled with a
+hash is found by no list of places; few symbols under a certificate leave no place for it.
 """
 
 import json
@@ -29,8 +26,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.audit.checks import Check, Evidence, Plan, Target
-from blindsight.audit.finding import Finding, Interval, of_verifier
-from blindsight.audit.inversion import aggregator_samples, four_pictures, seconds_to_learn
+from blindsight.audit.finding import Finding, Interval, Verdict
+from blindsight.audit.inversion import four_pictures, seconds_to_learn
 from blindsight.data.dataset import Dataset
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import CorruptFileError, InputError
@@ -42,7 +39,7 @@ from blindsight.sift.fitted import EVIDENCE, VERIFIED, FittedSift, fingerprint
 from blindsight.sift.labels import FEWEST_OF_EITHER, FEWEST_ROWS, Labels, label_columns
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.sift import Sift
-from blindsight.sift.stream import FRAMES, FrameLeak, leak_over_frames, windows
+from blindsight.sift.stream import FRAMES, leak_over_frames, windows
 from blindsight.sift.trial import QUICK
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verificationset import VerificationSet
@@ -51,8 +48,9 @@ from blindsight.statement import PrivacyStatement
 
 _USUAL_THRESHOLD = 0.10
 _MODERN_FROM = 0.5  # effort
-_PROBES, _SHOWN = 24, 3
+_PROBES = 24
 _SCHEME = "block-dphe"
+DIGITS = "digits"
 
 NEEDS_DATA = (
     "this sift does not say which collection it was made from: name one with labels of what it hides (--data, --path, "
@@ -126,15 +124,16 @@ class SiftAudit:
 
     def hiding_places(self, effort: float) -> Evidence:
         """Look where a cheat would hide something."""
-        places = search_hiding_places(
+        row = search_hiding_places(
             self.given.sift.apply(self.rows.features),
             self.private,
             self._verifier(effort),
             QUICK[0],
+            policy=str(self.given.policy),
             persons=self.rows.persons,
             progress=self.progress,
         )
-        return Evidence((hiding_finding(places, str(self.given.policy)),))
+        return Evidence((row,))
 
     def pooled(self, effort: float) -> Evidence:
         """Let a second app, whose developer has other pictures, make a sift for the same policy, and pool both."""
@@ -143,14 +142,9 @@ class SiftAudit:
         sides = (label_columns(developer.labels, side) for side in (policy.public, policy.private))
         scale = not isinstance(self.given.pipeline, PixelFeatures)
         other = PPLS(max(1, min(sift.width, 5)), scale=scale).fit(developer.features, *sides).sift_
-        pooled = pool_sifts(
-            [sift, replace(other, pipeline=sift.pipeline)],
-            policy.private,
-            judged,
-            replace(self._verifier(effort), attackers=QUICK),
-            progress=self.progress,
-        )
-        return Evidence((pooled_finding(pooled),))
+        apps = [sift, replace(other, pipeline=sift.pipeline)]
+        quick = replace(self._verifier(effort), attackers=QUICK)
+        return Evidence((pool_sifts(apps, policy.private, judged, quick, progress=self.progress),))
 
     def frames(self, effort: float) -> Evidence:
         """Let an app put several frames of a person together."""
@@ -161,7 +155,7 @@ class SiftAudit:
                 f"{self.data.name} has too few persons with 2 pictures or more that the sift was not made from: "
                 f"{FEWEST_ROWS} pairs of frames are needed. Name a collection with several pictures of each person."
             )
-        leaks = average_frames(
+        rows = average_frames(
             self.given.sift.apply(self.rows.features),
             self.private,
             persons,
@@ -169,29 +163,21 @@ class SiftAudit:
             frames=(1, *lengths),
             progress=self.progress,
         )
-        return Evidence(frames_findings(leaks))
+        return Evidence(rows)
 
     def drawings(self, effort: float) -> Evidence:
         """Draw pictures from a plain update, from an aggregator's view and from what the sift lets out."""
         shown, others = self._apart()
-        probes, public = self.unseen.take(shown), self.unseen.take(others)
-        read = aggregator_samples(
-            self.rows.features[shown],
-            self.rows.features[others],
+        drawn = four_pictures(
+            self.unseen.take(shown),
+            self.unseen.take(others),
+            pipeline=self.given.pipeline,
+            sift=self.given.sift,
             scheme=_SCHEME,
             random_state=self.seed,
             progress=self.progress,
         )
-        drawn = four_pictures(
-            probes,
-            public,
-            pipeline=self.given.pipeline,
-            sift=self.given.sift,
-            aggregator=read,
-            random_state=self.seed,
-            progress=self.progress,
-        )
-        return Evidence(drawn.findings(), tuple(drawn.row(index) for index in range(min(_SHOWN, len(probes)))))
+        return drawn.evidence()
 
     def _apart(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the rows of pictures to draw, and those of all other persons, from which decoders learn how."""
@@ -220,18 +206,29 @@ class SiftAudit:
 
     def _verdict(self, found: Verification) -> Finding:
         """Hold the best attacker against what was said: of an accepted sift, that none beats the threshold."""
-        best = found.best
-        low, high = best.interval
-        return Finding(
+        return loss_finding(
+            found,
+            beyond="refuted" if self.accepted else "leaks",
             claim=f"{self.given.policy}: nobody reads what is private {self.threshold:g} better than a blind guess",
             source="its verification" if self.accepted else "nobody: it was not verified",
             proven="by certificate, with its confidence" if found.certified else "nothing: it is measured",
-            measure=f"PrivLoss of {best.attribute}, best of the attackers (allowed: {self.threshold:g})",
-            measured=Interval(best.priv_loss, low - 0.5, high - 0.5, found.setting.confidence),
-            verdict=of_verifier(found.verdict, beyond="refuted" if self.accepted else "leaks"),
-            attack=f"{best.attacker}, on {found.setting.rows:,} rows it was not made from",
-            details={"verdict of the verifier": found.verdict, "sentence": found.sentence, "limit": found.bound},
+            attack=f"{found.best.attacker}, on {found.setting.rows:,} rows it was not made from",
+            details={"sentence": found.sentence, "limit": found.bound},
         )
+
+
+def loss_finding(
+    found: Verification, *, beyond: Verdict = "leaks", place: str = "best of the attackers", **words: Any
+) -> Finding:
+    """Return a row about the threshold of a verification; `beyond` is what it means that it is exceeded."""
+    best, (low, high) = found.best, found.best.interval
+    verdicts: dict[str, Verdict] = {"reject": beyond, "accept": "not refuted", "inconclusive": "undecided"}
+    return Finding(
+        measure=f"PrivLoss of {best.attribute}, {place} (allowed: {found.setting.threshold:g})",
+        measured=Interval(best.priv_loss, low - 0.5, high - 0.5, found.setting.confidence),
+        verdict=verdicts[found.verdict],
+        **words | {"details": {"verdict of the verifier": found.verdict} | words.get("details", {})},
+    )
 
 
 def _certificate_finding(found: Verification, number: int) -> Finding:
@@ -268,14 +265,6 @@ def _accepted(folder: Path) -> tuple[float, PrivacyStatement | None]:
         ) from None
 
 
-@dataclass(frozen=True)
-class PooledSifts:
-    """What each app reads by itself, and what all read who put the same picture's numbers side by side."""
-
-    alone: tuple[Verification, ...]
-    together: Verification
-
-
 def pool_sifts(
     sifts: Sequence[Sift],
     private: Iterable[str],
@@ -283,8 +272,8 @@ def pool_sifts(
     verifier: Verifier,
     *,
     progress: Progress = silent,
-) -> PooledSifts:
-    """Attack the releases of several apps one by one and together, with every attacker of the verifier."""
+) -> Finding:
+    """Attack the releases of several apps one by one and side by side, with every attacker of the verifier."""
     if len(sifts) < 2:
         raise InputError(f"apps pool two sifts or more; got {len(sifts)}.")
     labels, thorough = data.private(private), replace(verifier, stop_early=False)
@@ -294,7 +283,15 @@ def pool_sifts(
         progress("attacking pooled sifts", done, len(sifts) + 1)
         found.append(thorough.verify(numbers, labels, persons=data.persons, certified=False))
     progress("attacking pooled sifts", len(sifts) + 1, len(sifts) + 1)
-    return PooledSifts(tuple(found[:-1]), found[-1])
+    *alone, together = found
+    accepted = all(one.verdict == "accept" for one in alone)
+    return _several(
+        together,
+        f"{len(alone)} sifts, {'each' if accepted else 'not all'} accepted by themselves, together",
+        accepted,
+        "apps that put their releases side by side",
+        {"PrivLoss of each alone": ", ".join(f"{one.priv_loss:.3f} ({one.verdict})" for one in alone)},
+    )
 
 
 def average_frames(
@@ -305,79 +302,43 @@ def average_frames(
     *,
     frames: Sequence[int] = (1, 2, 5, FRAMES),
     progress: Progress = silent,
-) -> tuple[FrameLeak, ...]:
-    """Attack what an app makes of so many frames of each person, concatenated and averaged; see `leak_over_frames`."""
+) -> tuple[Finding, ...]:
+    """Attack what an app makes of so many frames of each person, concatenated and averaged; see `leak_over_frames`.
+
+    There is a row per window that is longer than a frame.
+    """
     thorough = replace(verifier, stop_early=False)
-    return leak_over_frames(released, private, persons, verifier=thorough, frames=frames, progress=progress)
-
-
-def pooled_finding(pooled: PooledSifts) -> Finding:
-    """Return a row: each sift may have been accepted, and this is what they tell together."""
-    alone = [f"{one.priv_loss:.3f} ({one.verdict})" for one in pooled.alone]
-    accepted = all(one.verdict == "accept" for one in pooled.alone)
-    which = "each accepted by itself" if accepted else "not all accepted by themselves"
-    return _finding(
-        pooled.together,
-        whose=f"{len(alone)} sifts, {which}, together",
-        accepted=accepted,
-        attack="apps that put their releases side by side",
-        details={"PrivLoss of each alone": ", ".join(alone)},
-    )
-
-
-def frames_findings(leaks: Sequence[FrameLeak]) -> tuple[Finding, ...]:
-    """Return a row per window that is longer than a frame."""
+    leaks = leak_over_frames(released, private, persons, verifier=thorough, frames=frames, progress=progress)
     single = next((leak.verification for leak in leaks if leak.frames == 1), None)
     before = {} if single is None else {"PrivLoss of one frame": f"{single.priv_loss:.3f} ({single.verdict})"}
     accepted = single is not None and single.verdict == "accept"
-    which = "accepted for one" if accepted else "not accepted for one"
     return tuple(
-        _finding(
+        _several(
             leak.verification,
-            whose=f"{leak.frames} frames of a person through a sift that is {which}",
-            accepted=accepted,
-            attack=f"an app with {leak.frames} frames of a person, {leak.reading}",
-            details=before | {"windows": str(leak.windows)},
+            f"{leak.frames} frames of a person through a sift that is {'' if accepted else 'not '}accepted for one",
+            accepted,
+            f"an app with {leak.frames} frames of a person, {leak.reading}",
+            before | {"windows": str(leak.windows)},
         )
         for leak in leaks
         if leak.frames > 1
     )
 
 
-def _finding(
-    verification: Verification, *, whose: str, accepted: bool, attack: str, details: dict[str, str]
-) -> Finding:
-    """Judge by the verifier's threshold.
+def _several(found: Verification, whose: str, accepted: bool, attack: str, details: dict[str, str]) -> Finding:
+    """Judge several releases by the verifier's threshold.
 
-    Statements of accepted sifts admit that several releases may be beyond it; a sift that was not accepted has none.
+    Statements of accepted sifts admit that they may be beyond it; a sift that was not accepted has none.
     """
-    best, threshold = verification.best, verification.setting.threshold
-    low, high = best.interval
-    return Finding(
-        claim=f"{whose}: nobody reads what is private {threshold:g} better than a blind guess",
+    return loss_finding(
+        found,
+        beyond="as stated" if accepted else "leaks",
+        claim=f"{whose}: nobody reads what is private {found.setting.threshold:g} better than a blind guess",
         source="nobody",
         proven="nothing: a sift's statement excepts several releases about one person",
-        measure=f"PrivLoss of {best.attribute}, best attacker (allowed: {threshold:g})",
-        measured=Interval(best.priv_loss, low - 0.5, high - 0.5, verification.setting.confidence),
-        verdict=of_verifier(verification.verdict, beyond="as stated" if accepted else "leaks"),
         attack=attack,
-        details=details | {"attacker": best.attacker, "verdict of the verifier": verification.verdict},
+        details=details | {"attacker": found.best.attacker},
     )
-
-
-DIGITS = "digits"
-
-
-@dataclass(frozen=True)
-class HidingPlaces:
-    """What one attacker reads in each place."""
-
-    found: Mapping[str, Verification]
-
-    @property
-    def worst(self) -> tuple[str, Verification]:
-        """The place that tells most."""
-        return max(self.found.items(), key=lambda item: item[1].priv_loss)
 
 
 def search_hiding_places(
@@ -386,10 +347,14 @@ def search_hiding_places(
     verifier: Verifier,
     attacker: Attacker,
     *,
+    policy: str,
     persons: ArrayLike | None = None,
     progress: Progress = silent,
-) -> HidingPlaces:
-    """Let one attacker look at released numbers (n, K) in every place; the places share the verifier's confidence."""
+) -> Finding:
+    """Let one attacker look at released numbers (n, K) in every place, and return the one that tells most.
+
+    The places share the verifier's confidence: a sift within its threshold is called a leak at most at 1 - confidence.
+    """
     numbers = np.asarray(released, dtype=np.float64)
     places: dict[str, tuple[NDArray[Any], Attacker]] = {view: (numbers, replace(attacker, view=view)) for view in VIEWS}
     behind = numbers - np.rint(numbers)
@@ -402,22 +367,13 @@ def search_hiding_places(
         alone = replace(verifier, attackers=(who,), confidence=confidence, stop_early=False)
         found[place] = alone.verify(shown, private, persons=persons, certified=False)
     progress("looking for hiding places", len(places), len(places))
-    return HidingPlaces(found)
-
-
-def hiding_finding(places: HidingPlaces, policy: str) -> Finding:
-    """Return the place that tells most; a sift within its threshold is called a leak at most at 1 - confidence."""
-    place, verification = places.worst
-    best = verification.best
-    low, high = best.interval
-    allowed = verification.setting.threshold
-    return Finding(
+    worst = max(found, key=lambda place: found[place].priv_loss)
+    return loss_finding(
+        found[worst],
+        place="in the place that tells most",
         claim=f"{policy}: nothing is hidden in other units, differences or digits of what is released",
         source="nobody",
         proven="nothing, unless hardened or certified",
-        measure=f"PrivLoss of {best.attribute}, in the place that tells most (allowed: {allowed:g})",
-        measured=Interval(best.priv_loss, low - 0.5, high - 0.5, verification.setting.confidence),
-        verdict=of_verifier(verification.verdict),
-        attack=f"{best.attacker}: {place}",
-        details={name: round(found.priv_loss, 4) for name, found in places.found.items()},
+        attack=f"{found[worst].best.attacker}: {worst}",
+        details={name: round(one.priv_loss, 4) for name, one in found.items()},
     )

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.audit.finding import Finding, Interval, exactly, of_verifier
-from blindsight.audit.sift_audit import average_frames, frames_findings, pool_sifts, pooled_finding
+from blindsight.audit.finding import Finding, Interval, exactly
+from blindsight.audit.sift_audit import average_frames, loss_finding, pool_sifts
 from blindsight.data.dataset import Dataset
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import PrivacyError
@@ -96,8 +96,8 @@ def published_sift_findings(
     pooled = pool_sifts(apps, [private], data, verifier)
     progress("many frames", 0, None)
     assert data.persons is not None
-    leaks = average_frames(sift.apply(data.features), hidden, data.persons, verifier, frames=(1, 5))
-    return (_ppls_finding(stronger), pooled_finding(pooled), *frames_findings(leaks))
+    frames = average_frames(sift.apply(data.features), hidden, data.persons, verifier, frames=(1, 5))
+    return (_ppls_finding(stronger), pooled, *frames)
 
 
 def grey_pixels(dataset: Dataset) -> NDArray[np.float32]:
@@ -143,18 +143,14 @@ def _cheat_finding(cheat: Cheat, released: NDArray[Any], verification: Verificat
 
 def _ppls_finding(verification: Verification) -> Finding:
     """Judge PPLS where the paper did not: nobody claimed anything about these faces and these attackers."""
-    best, setting = verification.best, verification.setting
-    low, high = best.interval
-    return Finding(
+    return loss_finding(
+        verification,
+        place=f"best of {len(verification.results)} attackers",
         claim="PPLS, five components, lambda 1, on drawn faces: attackers beyond the paper's read the private "
-        f"attribute less than {setting.threshold:g} better than a blind guess",
+        f"attribute less than {verification.setting.threshold:g} better than a blind guess",
         source=f"after {PAPER_SOURCE}",
         proven="nothing",
-        measure=f"PrivLoss of {best.attribute}, best of {len(verification.results)} attackers",
-        measured=Interval(best.priv_loss, low - 0.5, high - 0.5, setting.confidence),
-        verdict=of_verifier(verification.verdict),
-        attack=f"attackers beyond the paper's five; the best is {best.attacker}",
-        details={"verdict of the modern verifier": verification.verdict},
+        attack=f"attackers beyond the paper's five; the best is {verification.best.attacker}",
     )
 
 

@@ -1,15 +1,24 @@
-"""A mechanism on trial: what is said of it, two neighbouring inputs that tell most, and the verdict of running it."""
+"""A mechanism on trial: what is said of it, two neighbouring inputs that tell most, and the verdict of running it.
 
+Where neighbouring inputs would need thousands of runs, one run on thousands of records, each of which is one of two by
+a secret coin, is as good (`onerun`), and it puts to the test what is really done: learning from all records and
+releasing all of them together.
+"""
+
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from blindsight.audit.epsilon import (
     CONFIDENCE,
+    Bound,
     Draws,
-    EpsilonBound,
-    GaussianBound,
     Scorer,
     check_runs,
     epsilon_bound,
@@ -17,77 +26,46 @@ from blindsight.audit.epsilon import (
     runs_needed,
 )
 from blindsight.audit.finding import Finding, Interval, Verdict
-from blindsight.audit.onerun import OneRunBound
+from blindsight.audit.onerun import canaries_needed, one_run_bound, surest_guesses
 from blindsight.dp.accounting import check_positive
+from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
-from blindsight.rng import ByteSource, system_bytes
+from blindsight.rng import ByteSource, random_words, system_bytes
 
-Draw = Callable[[int, ByteSource], Draws]
+Release = Callable[[Any, int, ByteSource], Draws]
 """Runs a mechanism on one input so many times, independently, with this randomness; returns one row per run."""
+
+Run = Callable[[NDArray[np.bool_], ByteSource], NDArray[np.float64]]
+"""Runs a mechanism once on records chosen by these coins; scores each coin, positive where it seems to be true and
+further from 0 the surer that is."""
 
 _TIMED_RUNS = 2000  # cheap ones; of expensive mechanisms as many fewer
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Claim:
     """What is said of a mechanism: (epsilon, delta)-privacy per `unit`, by `source`; and what is proven, in words."""
 
     name: str
     epsilon: float
-    delta: float
-    unit: str
-    source: str
-    proven: str
+    delta: float = 0.0
+    unit: str = "record"
+    source: str = "Blindsight"
+    proven: str = ""
+    """By default the claim itself."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be refuted."""
         check_positive("the claimed epsilon", self.epsilon)
+        if not self.proven:
+            object.__setattr__(self, "proven", self._loss)
+
+    @property
+    def _loss(self) -> str:
+        return f"epsilon = {self.epsilon:g}{f', delta = {self.delta:g}' if self.delta else ''} per {self.unit}"
 
     def __str__(self) -> str:
-        delta = f", delta = {self.delta:g}" if self.delta else ""
-        return f"{self.name}: epsilon = {self.epsilon:g}{delta} per {self.unit}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Subject:
-    """A claim that can be put to the test on two neighbouring inputs.
-
-    An expensive mechanism is run once where a cheap one is run `expense` times. Noise that is `gaussian`, of whatever
-    deviation, is bounded by its trade-off function.
-    """
-
-    claim: Claim
-    first: Draw
-    second: Draw
-    scorer: Scorer
-    expense: int = 1
-    gaussian: bool = False
-
-    def affordable(self, runs: int, confidence: float = CONFIDENCE) -> int:
-        """Return how often to run where a cheap mechanism is run `runs` times: enough at least to refute the claim."""
-        if self.expense == 1:
-            return runs
-        needed = runs_needed(self.claim.epsilon, confidence=confidence, delta=self.claim.delta)
-        return max(runs // self.expense, needed)
-
-    def runs_within(self, seconds: float, most: int) -> int:
-        """Return how many runs of each input fit into so many seconds, by timing a few; at most so many."""
-        tried = max(1, min(_TIMED_RUNS // self.expense, most))
-        begun = perf_counter()
-        for draw in (self.first, self.second):
-            draw(tried, system_bytes)
-        return min(most, int(tried * seconds / max(perf_counter() - begun, 1e-9)))
-
-    def audit(self, runs: int, *, confidence: float = CONFIDENCE, source: ByteSource = system_bytes) -> "EpsilonAudit":
-        """Run the mechanism so many times on each of the inputs, and bound its epsilon from below.
-
-        The claim is refuted though it is true with probability at most 1 - confidence.
-        """
-        check_runs(runs, self.claim.epsilon, confidence=confidence, delta=self.claim.delta)
-        first, second = self.first(runs, source), self.second(runs, source)
-        lower_bound = gaussian_bound if self.gaussian else epsilon_bound
-        bound = lower_bound(first, second, delta=self.claim.delta, scorer=self.scorer, confidence=confidence)
-        return EpsilonAudit(self.claim, bound)
+        return f"{self.name}: {self._loss}"
 
 
 @dataclass(frozen=True)
@@ -95,7 +73,7 @@ class EpsilonAudit:
     """What running a mechanism showed about a claim."""
 
     claim: Claim
-    bound: EpsilonBound | GaussianBound | OneRunBound
+    bound: Bound
 
     @property
     def refuted(self) -> bool:
@@ -105,7 +83,6 @@ class EpsilonAudit:
     def finding(self) -> Finding:
         """Return the line for the table of an audit."""
         lower = self.bound.lower
-        blind = "" if lower > 0 else "; too few to tell the inputs apart"
         return Finding(
             claim=str(self.claim),
             source=self.claim.source,
@@ -113,29 +90,102 @@ class EpsilonAudit:
             measure=f"epsilon per {self.claim.unit}",
             measured=Interval(lower, lower, None, self.bound.confidence),
             verdict="refuted" if self.refuted else "not refuted" if lower > 0 else "undecided",
-            attack=self.bound.attack + blind,
-            details=self.to_dict(),
+            attack=self.bound.attack + ("" if lower > 0 else "; too few to tell the inputs apart"),
+            details={"claimed": self.claim.epsilon, "refuted": self.refuted} | self.bound.to_dict(),
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the figures as plain data."""
-        return {"claimed": self.claim.epsilon, "refuted": self.refuted} | self.bound.to_dict()
+    def self_test(self, *, planted: bool) -> Finding:
+        """Return the row of a test of the auditor itself: that it notices noise which was made too small, or acquits.
+
+        No claim of anybody's falls with it.
+        """
+        noticed: Verdict = "as stated" if self.refuted else "undecided"
+        return replace(
+            self.finding(),
+            claim=f"self-test: {self.claim.name} {'is found out' if planted else 'is acquitted'}",
+            source="the auditor",
+            proven="planted: it loses more than it says" if planted else self.claim.proven,
+            verdict=noticed if planted else "refuted" if self.refuted else "not refuted",
+        )
 
 
-class OnTrial(Protocol):
-    """What can be audited: a `Subject`, or a `CanarySubject` where one run is enough."""
+@dataclass(frozen=True, kw_only=True)
+class OnTrial(ABC):
+    """What can be audited. An expensive mechanism is run once where a cheap one is run `expense` times."""
 
-    @property
-    def claim(self) -> Claim:
-        """What is said of the mechanism."""
+    claim: Claim
+    expense: int = 1
+
+    @abstractmethod
+    def needed(self, confidence: float) -> int:
+        """Return how many runs, or canaries, it takes at least to refute the claim."""
+
+    @abstractmethod
+    def audit(self, number: int, *, confidence: float = CONFIDENCE, source: ByteSource = system_bytes) -> EpsilonAudit:
+        """Bound the mechanism's epsilon from below with so many runs of each input, or canaries.
+
+        The claim is refuted though it is true with probability at most 1 - confidence.
+        """
 
     def affordable(self, runs: int, confidence: float = CONFIDENCE) -> int:
         """Return what to call `audit` with where a cheap mechanism is run `runs` times."""
+        return runs if self.expense == 1 else max(runs // self.expense, self.needed(confidence))
 
-    def audit(
-        self, number: int, /, *, confidence: float = CONFIDENCE, source: ByteSource = system_bytes
-    ) -> EpsilonAudit:
-        """Put the claim to the test with so many runs, or canaries."""
+
+@dataclass(frozen=True, kw_only=True)
+class Subject(OnTrial):
+    """A claim that can be put to the test on two neighbouring `inputs`.
+
+    Noise that is `gaussian`, of whatever deviation, is bounded by its trade-off function.
+    """
+
+    release: Release
+    inputs: tuple[Any, Any]
+    scorer: Scorer
+    gaussian: bool = False
+
+    def needed(self, confidence: float) -> int:
+        return runs_needed(self.claim.epsilon, confidence=confidence, delta=self.claim.delta)
+
+    def runs_within(self, seconds: float, most: int) -> int:
+        """Return how many runs of each input fit into so many seconds, by timing a few; at most so many."""
+        tried = max(1, min(_TIMED_RUNS // self.expense, most))
+        begun = perf_counter()
+        for given in self.inputs:
+            self.release(given, tried, system_bytes)
+        return min(most, int(tried * seconds / max(perf_counter() - begun, 1e-9)))
+
+    def audit(self, number: int, *, confidence: float = CONFIDENCE, source: ByteSource = system_bytes) -> EpsilonAudit:
+        check_runs(number, self.claim.epsilon, confidence=confidence, delta=self.claim.delta)
+        first, second = (self.release(given, number, source) for given in self.inputs)
+        lower_bound: Callable[..., Bound] = gaussian_bound if self.gaussian else epsilon_bound
+        bound = lower_bound(first, second, delta=self.claim.delta, scorer=self.scorer, confidence=confidence)
+        return EpsilonAudit(self.claim, bound)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanarySubject(OnTrial):
+    """A claim that can be put to the test in one run.
+
+    Only the `share` of the coins that are surest is guessed. It is fixed beforehand.
+    """
+
+    run: Run
+    share: float = 1.0
+
+    def needed(self, confidence: float) -> int:
+        guessed = canaries_needed(self.claim.epsilon, confidence=confidence, delta=self.claim.delta)
+        return math.ceil(guessed / self.share)
+
+    def audit(self, number: int, *, confidence: float = CONFIDENCE, source: ByteSource = system_bytes) -> EpsilonAudit:
+        if number < (needed := self.needed(confidence)):
+            raise InputError(
+                f"to refute epsilon = {self.claim.epsilon:g} with {100 * confidence:.10g}% confidence in one run at "
+                f"least {needed:,} canaries are needed; got {number:,}. Ask for more canaries or less confidence."
+            )
+        coins = random_words(number, source) % 2 == 1
+        guesses = surest_guesses(self.run(coins, source), max(1, int(number * self.share)))
+        return EpsilonAudit(self.claim, one_run_bound(coins, guesses, delta=self.claim.delta, confidence=confidence))
 
 
 def audit_subjects(
@@ -155,24 +205,6 @@ def audit_subjects(
     audits = []
     for done, subject in enumerate(on_trial):
         progress(subject.claim.name, done, len(on_trial))
-        number = subject.affordable(runs, confidence)
-        audits.append(subject.audit(number, confidence=confidence, source=source))
+        audits.append(subject.audit(subject.affordable(runs, confidence), confidence=confidence, source=source))
     progress("epsilon", len(on_trial), len(on_trial))
     return tuple(audits)
-
-
-def self_test_finding(audit: EpsilonAudit, *, planted: bool) -> Finding:
-    """Return the row of a test of the auditor itself: that it notices noise which was made too small, or acquits."""
-    verdict: Verdict = "as stated" if audit.refuted else "undecided"
-    return replace(
-        audit.finding(),
-        claim=f"self-test: {audit.claim.name} {'is found out' if planted else 'is acquitted'}",
-        source="the auditor",
-        proven="planted: it loses more than it says" if planted else audit.claim.proven,
-        verdict=verdict if planted else "refuted" if audit.refuted else "not refuted",
-    )
-
-
-def findings(audits: Iterable[EpsilonAudit]) -> tuple[Finding, ...]:
-    """Return the lines for the table of an audit."""
-    return tuple(audit.finding() for audit in audits)

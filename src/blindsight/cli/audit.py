@@ -120,9 +120,11 @@ def _attacks(*, run: bool, out: Path | None) -> None:
 
     marked = None if out is None else _marked(out)
     if not run:
-        rows = [(one.name, one.needs, one.breaks, f"{one.weakness}; repaired: {one.repair}") for one in ATTACKS]
-        document = {"attacks": [dict(zip(("name", "needs", "breaks", "trial"), row, strict=True)) for row in rows]}
-        show(document, table("Attacks", ("attack", "needs", "breaks", "shown on"), rows))
+        rows = [
+            (one.name, one.needs, one.breaks, "; repaired: ".join(one.shown_on), f"{one.seconds:g}") for one in ATTACKS
+        ]
+        document = {"attacks": [one.to_dict() for one in ATTACKS]}
+        show(document, table("Attacks", ("attack", "needs", "breaks", "shown on", "s"), rows))
         return
     with terminal_progress() as progress:
         outcomes = list(run_attacks(progress=progress))

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any, get_args
 from xml.etree.ElementTree import Element, SubElement, tostring
 
+from blindsight.audit.attacks import ATTACKS, COLUMNS
 from blindsight.audit.checks import Audit
 from blindsight.audit.finding import MEANINGS, WORKS, Finding, Verdict
 from blindsight.audit.inversion import picture_strip
@@ -18,6 +19,11 @@ from blindsight.statement import PrivacyStatement, rounded_up
 _COLUMNS = ("claim", "who says so", "proven", "measured", "verdict")
 
 _VERDICTS = " ".join(f"{verdict.capitalize()}: {meaning}." for verdict, meaning in MEANINGS.items())
+
+_LIST = (
+    "Every attack there is, whether it fits what was audited or not. Each works on the weakness and fails on the "
+    "repair that it is shown on: blindsight audit attacks --run."
+)
 
 
 def audit_chapter(audit: Audit) -> Chapter:
@@ -29,7 +35,7 @@ def audit_chapter(audit: Audit) -> Chapter:
             rows = tuple(_cells(row) for row in evidence.findings)
             blocks.append(Table(_COLUMNS, rows, caption="", title=f"{name[:1].upper()}{name[1:]}"))
     blocks += [Text(note) for note in audit.remarks]
-    blocks.append(Text(_VERDICTS))
+    blocks += [Text(_VERDICTS), Table(COLUMNS, tuple(one.cells for one in ATTACKS), caption=_LIST, title="Attacks")]
     return Chapter(title="Attacked by ourselves", lead=_lead(audit), blocks=tuple(blocks))
 
 

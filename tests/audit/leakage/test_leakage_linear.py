@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.special import lambertw
 from sklearn.linear_model import SGDClassifier
 
 from blindsight.audit.leakage.recovery import (
@@ -18,18 +17,16 @@ from blindsight.audit.leakage.recovery import (
     library_settings,
     logistic_factors,
     loss_gradient,
-    recover_from_hinge_step,
-    recover_from_logistic_step,
-    recover_mean_of_errors,
+    recover_sample,
     recover_with_guesses,
-    unknown_settings_findings,
 )
+from blindsight.audit.leakage.study import trained_step_findings
+from blindsight.data import load
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.rng import science
 
 Vector = NDArray[np.float64]
 LOSSES = {"hinge": "hinge", "logistic": "log_loss"}
-ATTACKS = {"hinge": recover_from_hinge_step, "logistic": recover_from_logistic_step}
 
 
 def sklearn_step(weights, sample, label, *, loss, bias=False, **options):
@@ -67,7 +64,7 @@ def test_our_step_is_that_of_scikit_learn(digits, loss, bias, options):
 def test_the_sample_of_a_step_of_scikit_learn_is_recovered(digits, loss, label):
     weights, sample = start(64, 3), digits.private[7]
     after, rate = sklearn_step(weights, sample, label, loss=loss, learning_rate="optimal", alpha=1e-4)
-    found = ATTACKS[loss](weights, after, rate, 1e-4)
+    found = recover_sample(weights, after, rate, 1e-4, loss=loss)
     assert found.closest(sample) > 1 - 1e-12
     exact = [each for each in found.candidates if np.allclose(each.sample, sample, atol=1e-9)]
     assert [each.label for each in exact] == [label]
@@ -79,7 +76,7 @@ def test_the_sample_of_a_step_of_scikit_learn_is_recovered(digits, loss, label):
 def test_a_bias_tells_sample_label_and_learning_rate(digits, loss, label):
     weights, sample = start(65, 4), digits.private[8]
     after, rate = sklearn_step(weights, sample, label, loss=loss, bias=True, learning_rate="optimal")
-    (candidate,) = ATTACKS[loss](weights, after, penalty=1e-3, bias=True).candidates
+    (candidate,) = recover_sample(weights, after, penalty=1e-3, loss=loss, bias=True).candidates
     assert candidate.label == label
     assert candidate.learning_rate == pytest.approx(rate, rel=1e-9)
     assert np.allclose(candidate.sample, sample, atol=1e-9)
@@ -89,7 +86,7 @@ def test_a_lasso_hides_only_the_weights_it_sets_to_zero(digits):
     sample = digits.private[5]
     weights = np.where(np.arange(64) % 4 == 0, 1e-3, start(64, 5))  # these few fall to zero where the picture is black
     after, rate = sklearn_step(weights, sample, -1, loss="hinge", alpha=0.2, penalty="elasticnet", l1_ratio=0.5)
-    found = recover_from_hinge_step(weights, after, rate, Penalty(0.2, 0.5)).candidates[0]
+    found = recover_sample(weights, after, rate, Penalty(0.2, 0.5)).candidates[0]
     kept = after != 0
     assert 0 < np.count_nonzero(~kept) < 20
     assert np.allclose(found.sample[kept], sample[kept], atol=1e-12)
@@ -99,50 +96,49 @@ def test_a_lasso_hides_only_the_weights_it_sets_to_zero(digits):
 def test_a_wrong_penalty_is_not_recovered_exactly(digits):
     weights, sample = 10 * start(64, 6), digits.private[9]
     after, rate = sklearn_step(weights, sample, -1, loss="hinge", alpha=0.1)
-    assert recover_from_hinge_step(weights, after, rate, 0.1).closest(sample) > 1 - 1e-12
-    assert recover_from_hinge_step(weights, after, rate, 0.0).closest(sample) < 0.99
+    assert recover_sample(weights, after, rate, 0.1).closest(sample) > 1 - 1e-12
+    assert recover_sample(weights, after, rate, 0.0).closest(sample) < 0.99
 
 
 def test_a_well_classified_sample_stays_unknown():
     weights, sample = np.array([2.0, 0.0, 0.5]), np.array([1.0, 0.0])
     for bias, before in ((False, weights[:2]), (True, weights)):
         after = gradient_step(before, sample, [1], loss="hinge", learning_rate=0.1, penalty=0.1, bias=bias)
-        found = recover_from_hinge_step(before, after, 0.1, 0.1, bias=bias)
+        found = recover_sample(before, after, 0.1, 0.1, bias=bias)
         assert found.candidates == ()
         assert found.closest(sample) == 0
         with pytest.raises(InputError, match="nothing was recovered"):
             _ = found.best
-    assert recover_from_hinge_step(weights, after, None, 0.1, bias=True).candidates == ()
-    assert recover_from_logistic_step(weights, weights, None, bias=True).candidates == ()
+    assert recover_sample(weights, after, None, 0.1, bias=True).candidates == ()
+    assert recover_sample(weights, weights, None, loss="logistic", bias=True).candidates == ()
 
 
 # The scalar equation of the logistic loss
 
 
 @given(st.floats(-0.278, 50))
-def test_newton_agrees_with_lambert(a):
-    """c = 1 + e^t with t = -a - W(a e^-a), whose two real branches are the two roots."""
+def test_factors_solve_the_equation_and_none_is_missed(a):
+    """c - 1 - exp(-a c) is concave: it changes its sign at each root, once on either side of where it is largest."""
     found = logistic_factors(a)
-    argument = a * np.exp(-a)
-    branches = [lambertw(argument, 0)] + ([lambertw(argument, -1)] if a < 0 else [])
-    with np.errstate(over="ignore"):  # the larger root grows beyond all bounds as a approaches 0 from below
-        expected = sorted(1 + np.exp(-a - branch.real) for branch in branches)
-    expected = [c for c in expected if c < 1e12]
-    assert found == pytest.approx(expected, rel=1e-6)
     for c in found:
         assert c == pytest.approx(1 + np.exp(-a * c), rel=1e-9)
+    grid = np.concatenate([np.linspace(0, 4, 20_001), np.geomspace(4, 1e12, 20_001)])
+    with np.errstate(over="ignore"):
+        signs = np.sign(grid - 1 - np.exp(-a * grid))
+    assert len(found) == np.count_nonzero(np.diff(signs[signs != 0]))
 
 
 def test_some_gradients_come_from_no_sample_and_some_from_two(digits):
-    assert logistic_factors(-0.2786) == ()
+    assert logistic_factors(-0.2786) == logistic_factors(-1e6) == ()
+    assert logistic_factors(1e6) == (1.0,)
     weights, sample = 4 * digits.private[0], digits.private[0]  # a margin of 4, well on the right side
     after = gradient_step(weights, sample, [1], loss="logistic", learning_rate=0.1)
-    found = recover_from_logistic_step(weights, after, 0.1)
+    found = recover_sample(weights, after, 0.1, loss="logistic")
     assert len(found.candidates) == 4
     lengths = sorted(np.linalg.norm(each.sample) for each in found.candidates if each.label == 1)
     assert lengths[1] == pytest.approx(1)  # the sample, and a shorter one nearer to the boundary
     assert lengths[0] < 0.1
-    wrong = recover_from_logistic_step(weights, after, 0.001)
+    wrong = recover_sample(weights, after, 0.001, loss="logistic")
     assert wrong.candidates == ()
     assert "settings are wrong" in wrong.reason
 
@@ -170,7 +166,7 @@ def averaged(digits, loss, bias):
     weights = -(1.9 if bias else 1.0) * lean / (lean @ lean)
     weights = np.append(weights, 0.9) if bias else weights
     after = gradient_step(weights, samples, [-1] * 30, loss=loss, learning_rate=0.1, penalty=1e-3, bias=bias)
-    return weights, samples, recover_mean_of_errors(weights, after, 0.1, 1e-3, label=-1, bias=bias)
+    return weights, samples, recover_sample(weights, after, 0.1, 1e-3, loss=loss, label=-1, bias=bias)
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -194,7 +190,7 @@ def test_the_logistic_average_weighs_samples_by_how_wrong_they_are(digits):
 
 def test_without_a_label_both_signs_are_possible(digits):
     after = gradient_step(np.zeros(64), digits.private[:4], [1] * 4, loss="hinge", learning_rate=0.1)
-    found = recover_mean_of_errors(np.zeros(64), after, 0.1)
+    found = recover_sample(np.zeros(64), after, 0.1)
     assert [each.label for each in found.candidates] == [-1, 1]
     assert cosine(found.candidates[1].sample, digits.private[:4].mean(axis=0)) > 1 - 1e-12
 
@@ -206,12 +202,12 @@ def guessed(digits, **given):
 
 def test_bad_input_gets_a_sentence(digits):
     for call, words in [
-        (lambda: recover_from_hinge_step([0.0], [1.0]), "learning rate"),
-        (lambda: recover_from_logistic_step([0.0], [1.0]), "learning rate"),
-        (lambda: recover_from_hinge_step([0.0], [1.0], -1.0), "above 0"),
-        (lambda: recover_from_hinge_step([0.0], [1.0, 2.0], 1.0), "one vector"),
-        (lambda: recover_from_hinge_step([np.nan], [1.0], 1.0), "finite"),
-        (lambda: recover_from_hinge_step([0.0], [1.0], 1.0, -1.0), "penalty"),
+        (lambda: recover_sample([0.0], [1.0]), "learning rate"),
+        (lambda: recover_sample([0.0], [1.0], loss="logistic"), "learning rate"),
+        (lambda: recover_sample([0.0], [1.0], -1.0), "above 0"),
+        (lambda: recover_sample([0.0], [1.0, 2.0], 1.0), "one vector"),
+        (lambda: recover_sample([np.nan], [1.0], 1.0), "finite"),
+        (lambda: recover_sample([0.0], [1.0], 1.0, -1.0), "penalty"),
         (lambda: gradient_step([0.0], [[1.0]], [2], loss="hinge", learning_rate=1.0), "-1 or 1"),
         (lambda: cosine([1.0], [1.0, 2.0]), "one length"),
         (lambda: guessed(digits, public=digits.public[:9]), "10 public"),
@@ -229,7 +225,7 @@ def test_bad_input_gets_a_sentence(digits):
 
 def test_samples_do_not_show_in_reprs(digits):
     after = gradient_step(np.zeros(64), digits.private[0], [1], loss="hinge", learning_rate=0.1)
-    found = recover_from_hinge_step(np.zeros(64), after, 0.1)
+    found = recover_sample(np.zeros(64), after, 0.1)
     assert repr(found) == "Recovery(reason='')"
     assert repr(found.best) == "<Candidate: 64 features, label -1, given>"
 
@@ -311,11 +307,20 @@ def test_public_samples_look_plausible_and_others_do_not(digits):
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 def test_most_victims_of_unknown_settings_are_read(digits, loss, bias):
-    leak = attack_unknown_settings(digits.private, digits.public, loss=loss, bias=bias, victims=25, random_state=3)
-    assert leak.recovered >= 24
-    assert leak.sample.shape == (64,)
-    (finding,) = unknown_settings_findings([leak])
+    finding, again = (
+        attack_unknown_settings(digits.private, digits.public, loss=loss, bias=bias, victims=25, random_state=3)
+        for _ in range(2)
+    )
+    assert finding.measured.counts[0] >= 24
     assert finding.verdict == "as stated"
     assert finding.measured.low > 0.75
-    again = attack_unknown_settings(digits.private, digits.public, loss=loss, bias=bias, victims=25, random_state=3)
-    assert np.array_equal(again.cosines, leak.cosines)
+    assert again == finding
+
+
+def test_steps_of_a_trained_model_show_samples_within_the_margin_and_no_others():
+    digits = load("digits", count=600, random_state=0)
+    rows = digits.images.reshape(600, -1) / 255
+    within, beyond = trained_step_findings(rows, np.where(digits.labels % 2, 1, -1), random_state=0)
+    assert (within.verdict, within.measured.value) == ("leaks", 1)
+    assert (beyond.verdict, beyond.measured.value) == ("not refuted", 0)
+    assert 20 < within.details["with margins of one at most"] < within.details["steps"] == 200

@@ -1,22 +1,15 @@
 """Tests against chance, right about noise at the stated rate; what averages and sums tell of single owners."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy import stats
 
 from blindsight.audit.leakage.recovery import Disguise, needed_trials, places_test, values_test
-from blindsight.audit.leakage.study import (
-    attack_averages,
-    attack_singles,
-    average_findings,
-    others_sum,
-    single_findings,
-)
+from blindsight.audit.leakage.study import _average_finding, attack_averages, attack_singles, others_sum
 from blindsight.errors import InputError
 from blindsight.rng import science, seeded_bytes
 from blindsight.sums.session import open_session
+from blindsight.sums.statements import single_contributor_share
 
 
 def structured_guesses(generator):
@@ -82,29 +75,30 @@ def test_a_disguise_can_be_undone():
 
 
 @pytest.fixture(scope="module")
-def leaks(digits):
+def averages(digits):
     found = attack_averages(digits.private, users=(2, 3), victims=40, random_state=0)
-    return {(leak.users, leak.case): leak for leak in found}
+    return {(row.details["users"], row.attack.partition(":")[0]): row for row in found}
 
 
-def test_of_two_users_each_has_the_others_update(leaks, digits):
-    for (users, case), leak in leaks.items():
+def test_of_two_users_each_has_the_others_update(averages):
+    for (users, case), row in averages.items():
         if users == 2:
-            assert leak.update_cosines.min() > 1 - 1e-6  # fixed point
-            if case != "sparse hinge":
-                assert leak.sample_cosines.min() > 0.999
-            assert leak.sample.shape == (64,)
+            assert row.details["least_update_cosine"] > 1 - 1e-6  # fixed point
+            assert row.details["least_sample_cosine"] > (0.4 if case == "sparse hinge" else 0.999)
+    two = averages[2, "hinge"]
+    assert (two.verdict, two.measured.low > 0.999) == ("leaks", True)
+    assert two.source == "nobody (the paper asks for N >= 3)"
 
 
-def test_of_three_users_each_has_the_sum_of_two(leaks):
-    hinge, average = leaks[3, "hinge"], leaks[3, "average of one class"]
-    assert hinge.update_cosines.max() < 0.999
+def test_of_three_users_each_has_the_sum_of_two(averages):
+    hinge, average = averages[3, "hinge"], averages[3, "average of one class"]
     # Signed samples of random labels: cos of y1 x1 + y2 x2 with y1 x1 is between 0 and 1, by how alike they are.
-    assert 0.45 < hinge.update_cosines.mean() < 0.8
-    assert hinge.gain.low > 0
+    assert 0.45 < hinge.measured.value < 0.8
+    assert hinge.measured.low < hinge.measured.value
+    assert hinge.verdict == "leaks"
     # Averages over one class resemble each other, so that one's own is nearly as good a guess.
-    assert average.blind_update_cosines.mean() > 0.8
-    assert average.gain.value < 0.2
+    assert average.details["blind_update_cosine"] > 0.8
+    assert average.details["gain"] < 0.2
 
 
 def test_updates_that_have_nothing_in_common():
@@ -116,21 +110,10 @@ def test_updates_that_have_nothing_in_common():
     assert rest.tolist() == pytest.approx([3, 3, 0])
 
 
-def test_findings(leaks):
-    findings = {
-        (finding.details["users"], finding.attack.split(":")[0]): finding
-        for finding in average_findings(leaks.values())
-    }
-    assert (findings[2, "hinge"].verdict, findings[2, "hinge"].measured.low > 0.999) == ("leaks", True)
-    assert findings[2, "hinge"].source == "nobody (the paper asks for N >= 3)"
-    assert findings[3, "hinge"].verdict == "leaks"
-    assert findings[3, "hinge"].measured.low < findings[3, "hinge"].measured.value
-
-
-def test_two_users_are_judged_by_what_was_measured(leaks):
-    two = leaks[2, "hinge"]
-    blind = replace(two, update_cosines=two.blind_update_cosines)  # an attack that is no better than one's own update
-    assert average_findings([blind])[0].verdict == "at chance"
+def test_two_users_are_judged_by_what_was_measured():
+    blind = science(5).uniform(0.5, 0.9, size=(4, 40))
+    blind[1] = blind[0]  # an attack that is no better than one's own update
+    assert _average_finding(2, "hinge", blind).verdict == "at chance"
 
 
 def test_unrelated_updates_give_no_gain():
@@ -157,54 +140,56 @@ def rounds():
     return {minimum: attacked(minimum) for minimum in (1, 2, 3)}
 
 
+def counts(rows):
+    return [row.measured.counts for row in rows]
+
+
 def test_without_the_rule_every_single_weight_is_shown(rounds):
-    leak = rounds[1]
-    assert leak.exposed == leak.singles > 100
-    assert leak.shown == leak.touched
-    assert leak.precision == leak.share
-    assert leak.subtracted == leak.pairs > 0
+    (exposed, singles), (subtracted, pairs) = counts(rounds[1])
+    assert exposed == singles > 100
+    assert subtracted == pairs > 0
+    details = rounds[1][0].details
+    assert details["shown"] == details["touched"]
+    assert details["precision"] == details["single_share"]
 
 
 def test_with_the_rule_no_single_weight_is_shown_but_users_need_one_more(rounds):
-    assert (rounds[2].exposed, rounds[3].exposed) == (0, 0)
-    assert rounds[2].singles == rounds[1].singles
-    assert rounds[2].subtracted == rounds[2].pairs > 0  # a user who was one of the two reads the other
-    assert rounds[3].subtracted == 0
-    assert 0 < rounds[2].shown < rounds[1].shown
+    (_, all_singles), _ = counts(rounds[1])
+    (exposed, singles), (subtracted, pairs) = counts(rounds[2])
+    assert (exposed, singles) == (0, all_singles)
+    assert subtracted == pairs > 0  # a user who was one of the two reads the other
+    assert [hits for hits, _ in counts(rounds[3])] == [0, 0]
+    assert 0 < rounds[2][0].details["shown"] < rounds[1][0].details["shown"]
 
 
 def test_the_share_of_singles_is_the_formula_of_independent_supports(rounds):
     """Brute force over 200,000 weights: the share is within 5 standard errors (2e-7 would be 5.2)."""
     changed = science(8).random((4, 200_000)) < 0.1
-    counts = changed.sum(axis=0)
-    touched, singles = np.count_nonzero(counts), np.count_nonzero(counts == 1)
-    expected = rounds[1].expected_share
+    several = changed.sum(axis=0)
+    touched, singles = np.count_nonzero(several), np.count_nonzero(several == 1)
+    expected, details = single_contributor_share(4, 0.1), rounds[1][0].details
     assert abs(singles / touched - expected) < 5.2 * np.sqrt(expected * (1 - expected) / touched)
-    assert abs(rounds[1].share - expected) < 5.2 * np.sqrt(expected * (1 - expected) / rounds[1].touched)
+    deviation = np.sqrt(expected * (1 - expected) / details["touched"])
+    assert abs(details["single_share"] - expected) < 5.2 * deviation
+    assert details["expected_single_share"] == pytest.approx(expected, abs=0.03)
 
 
-def test_blocks_are_counted_whole(rounds):
+def test_blocks_are_counted_whole_and_verdicts_follow(rounds):
     """Block DPHE protects owners of whole blocks alike, and not single weights in a block that others changed too."""
     whole = attacked(2, scheme="block-dphe", dimension=1800)
-    assert whole.exposed == 0 < whole.singles
-    assert not whole.scattered
+    assert counts(whole)[0][0] == 0
+    assert not whole[0].details["scattered"]
     scattered = attacked(2, scheme="block-dphe", whole_blocks=False)
-    assert scattered.scattered
-    assert scattered.exposed > 0.5 * scattered.singles
-
-
-def test_findings_singles(rounds):
-    scattered = attacked(2, scheme="block-dphe", whole_blocks=False)
-    verdicts = [finding.verdict for finding in single_findings([*rounds.values(), scattered])]
-    assert verdicts == [
+    assert scattered[0].details["scattered"]
+    assert scattered[0].measured.value > 0.5
+    assert [row.verdict for row in (*rounds[1], *rounds[2], *rounds[3], *scattered)] == [
         *("refuted", "refuted"),  # the theorem admits nothing
         *("not refuted", "as stated"),
         *("not refuted", "not refuted"),
         *("leaks", "as stated"),
     ]
-    (outside, inside, *_) = single_findings([rounds[1]])
-    assert outside.measured.low > 0.9
-    assert "minimum_per_position = 1" in inside.claim
+    assert rounds[1][0].measured.low > 0.9
+    assert "minimum_per_position = 1" in rounds[1][1].claim
 
 
 def test_bad_input_gets_a_sentence(digits):

@@ -1,6 +1,6 @@
 """Pictures from the gradients of networks: of one picture exactly, of a small batch by optimisation.
 
-A picture from a network's first gradient: for a batch of one, the input of a linear layer exactly.
+*A batch of one* (`recover_layer_input`).
 
     Claim. A linear layer computes a = W x + b, so its gradients for one sample are dW = g x^T and db = g with the same
     vector g: every row of dW is x times its entry of db. Whoever sees both divides, whatever the rest of the network is
@@ -9,34 +9,28 @@ A picture from a network's first gradient: for a batch of one, the input of a li
 A plain step of SGD sends a multiple of [dW | db] = g [x | 1]^T, and so do several steps on one picture if the layer is
 the network's first (x is the picture itself then; behind convolutions x is what they make of it). The matrix has rank
 one, so a *part* of it is enough: an upload of the largest or of random entries (Shokri & Shmatikov 2015, theta_u) shows
-x wherever the uploaded entries hang together by rows and columns, and its length if one of them is a bias.
+x wherever the uploaded entries hang together by rows and columns, and its length if one of them is a bias. For several
+pictures the rows are mixtures; a unit that only one of them switched on (ReLU) still shows that one (`row_ratios`).
 
-For several pictures the rows are mixtures. A unit that only one of them switched on (ReLU) still shows that one:
-`row_ratios` returns all rows. The rest is a matter of optimisation (`match_gradient`).
+*Adam and RMSProp* (`undo_division`). A first step divides every entry g by its own size: it sends rate g / (a |g| + e),
+where e = 1e-8 and a = 1 (Adam) or .1 (RMSProp), in which g stands as e u / (rate - a |u|). Far above e that is its sign
+alone, and of standardised pictures signs are pictures in black and white. Far below, where a server that chooses the
+weights can bring it (`selective_audit.chosen_weights`), it is the gradient.
 
-A layer's first moments under Adam or RMSProp are divided entry by entry, which destroys the ratio: this attack is for
-SGD, with or without momentum.
-
-Pictures from the gradient of a small batch: dummies are changed until their gradient is the one that was sent.
-
-Zhu, Liu & Han, "Deep leakage from gradients" (NeurIPS 2019), with their squared distance of gradients or with the
-cosine of Geiping et al., "Inverting gradients" (NeurIPS 2020), which needs no learning rate but is more often caught in
-the corners of ReLU networks; minimised by L-BFGS from several random starts, the best match is kept. Labels are read
-off the gradient of the last bias: for the mean cross-entropy it is mean(p - onehot(y)), negative for classes that are
-there (Zhao, Mopuri & Bilen, iDLG, 2020).
-
-There is no guarantee: whether it finds the pictures depends on the network. Few parameters per picture, many pictures,
-flat activations and dropped entries all help the victim. So a failure is not evidence of privacy; a success is of leak.
-
-How well pictures come back from the gradient of a small batch, whole or as a selective upload.
-
-A small convolutional network with smooth activations, as in Zhu et al. (2019), with weights nobody has trained yet: the
-situation of a first round, and the easiest for an attacker. What comes back from it says what *can* leak.
+*A small batch* (`match_gradient`): dummies are changed until their gradient is the one that was sent. Zhu, Liu & Han,
+"Deep leakage from gradients" (NeurIPS 2019), with their squared distance of gradients or with the cosine of Geiping et
+al., "Inverting gradients" (NeurIPS 2020), which needs no learning rate but is more often caught in the corners of ReLU
+networks; minimised by L-BFGS from several random starts, the best match is kept. Labels are read off the gradient of
+the last bias: for the mean cross-entropy it is mean(p - onehot(y)), negative for classes that are there (Zhao, Mopuri &
+Bilen, iDLG, 2020). There is no guarantee: whether it finds the pictures depends on the network. Few parameters per
+picture, many pictures, flat activations and dropped entries all help the victim. So a failure is not evidence of
+privacy; a success is of leak. `attack_batches` takes a small convolutional network with smooth activations, as in Zhu
+et al., with weights nobody has trained yet: the situation of a first round, and the easiest for an attacker.
 """
 
 import copy
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal, get_args
 
@@ -52,6 +46,9 @@ from blindsight.learn.sparsity import top_entries
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.selective.codec import ParameterLayout, SparseUpdate
+
+_DIVISORS, _EPSILON = {"adam": 1.0, "rmsprop": 0.1}, 1e-8  # torch's sqrt(1 - alpha) and eps
+_FINEST = 1e-3  # of a learning rate: what float32 leaves of a step beside its weight
 
 Update = ArrayLike | SparseUpdate
 """A change of all parameters in one row, whole or in part."""
@@ -90,6 +87,21 @@ def _from_start(name: str, gradients: NDArray[np.float64], seen: NDArray[np.bool
     rest = np.where(seen, gradients - np.outer(slopes, inputs), 0.0)
     explained = 1 - float(np.sum(rest**2) / np.sum(gradients**2))
     return LayerInput(name, inputs[:-1], known[:-1], scaled, explained)
+
+
+def undo_division(update: Vector, optimiser: str, learning_rate: float) -> Vector:
+    """Return minus the gradient behind a first step of Adam or RMSProp, up to its length; of SGD the step itself.
+
+    >>> gradient = np.array([1e-9, -3e-9, 2e-9])
+    >>> step = 1e-3 * gradient / (np.abs(gradient) + 1e-8)
+    >>> np.round(undo_division(step, "adam", 1e-3) / 1e-9, 6).tolist()
+    [1.0, -3.0, 2.0]
+    """
+    if optimiser not in _DIVISORS:
+        return update
+    left = learning_rate - _DIVISORS[optimiser] * np.abs(update)
+    undone: Vector = _EPSILON * update / np.maximum(left, _FINEST * learning_rate)  # less is rounding
+    return undone
 
 
 def row_ratios(update: Update, layout: ParameterLayout, layer: str | None = None) -> NDArray[np.float64]:
@@ -319,26 +331,6 @@ class _Matcher:
 _CHANNELS = 6
 
 
-@dataclass(frozen=True, eq=False)
-class BatchLeak:
-    """|cosine| of every picture of all batches of one size with what was recovered.
-
-    `uploaded` is the share of the gradient sent, `mismatch` the mean of how far the gradients of what was recovered are
-    from it, `pictures` those of the last batch.
-    """
-
-    batch: int
-    uploaded: float
-    cosines: Vector
-    mismatch: float
-    pictures: NDArray[np.float64] = field(repr=False)
-
-    @property
-    def recovered(self) -> int:
-        """How many pictures came back."""
-        return int(np.count_nonzero(self.cosines >= RECOVERED))
-
-
 def attack_batches(
     pictures: ArrayLike,
     labels: ArrayLike,
@@ -348,10 +340,15 @@ def attack_batches(
     iterations: int = 150,
     restarts: int = 2,
     repeats: int = 1,
+    objective: Objective = "squares",
+    smoothness: float = 0.0,
     random_state: int | np.random.Generator | None = None,
     progress: Progress = silent,
-) -> tuple[BatchLeak, ...]:
-    """Recover pictures, (n, height, width), from the largest entries of the gradients of `repeats` batches per size."""
+) -> tuple[Finding, ...]:
+    """Recover pictures, (n, height, width), from the largest entries of the gradients of `repeats` batches per size.
+
+    There is a row for each size of batch and upload.
+    """
     images, classes = np.asarray(pictures, dtype=np.float64), np.asarray(labels)
     if images.ndim != 3 or classes.shape != images.shape[:1] or max(batches) > len(images) or repeats < 1:
         raise InputError(
@@ -360,7 +357,7 @@ def attack_batches(
         )
     generator = science(random_state)
     model = _network(images.shape[1:], int(classes.max()) + 1, generator)
-    found: dict[tuple[int, float], list[tuple[Vector, MatchedBatch]]] = {}
+    found: dict[tuple[int, float], list[tuple[Vector, float]]] = {}
     for repeat in range(repeats):
         progress("matching gradients", repeat, repeats)
         for batch in batches:
@@ -374,22 +371,29 @@ def attack_batches(
                     batch=batch,
                     labels=tuple(int(label) for label in classes[chosen]),
                     uploaded=top_entries(gradient, share),
+                    objective=objective,
+                    smoothness=smoothness,
                     iterations=iterations,
                     restarts=restarts,
                     random_state=generator,
                 )
-                found.setdefault((batch, share), []).append((matched.cosines(images[chosen]), matched))
+                found.setdefault((batch, share), []).append((matched.cosines(images[chosen]), matched.mismatch))
     progress("matching gradients", repeats, repeats)
-    return tuple(_leak(batch, share, matches) for (batch, share), matches in found.items())
+    return tuple(_batch_finding(batch, share, matches) for (batch, share), matches in found.items())
 
 
-def _leak(batch: int, share: float, matches: Sequence[tuple[Vector, MatchedBatch]]) -> BatchLeak:
-    return BatchLeak(
-        batch,
-        share,
-        np.concatenate([cosines for cosines, _ in matches]),
-        float(np.mean([matched.mismatch for _, matched in matches])),
-        matches[-1][1].pictures,
+def _batch_finding(batch: int, share: float, matches: Sequence[tuple[Vector, float]]) -> Finding:
+    cosines = np.concatenate([cosines for cosines, _ in matches])
+    recovered = int(np.count_nonzero(cosines >= RECOVERED))
+    return Finding(
+        claim=f"{share:.0%} of the gradient of a batch of {batch} does not show its pictures",
+        source="selective sharing (Shokri & Shmatikov 2015), which sends it in the clear",
+        proven="nothing",
+        measure=f"share of {len(cosines)} pictures recovered (|cosine| >= {RECOVERED})",
+        measured=rate(recovered, len(cosines)),
+        verdict="leaks" if recovered else "not refuted",
+        attack="gradient matching (Zhu et al. 2019)",
+        details={"cosines": cosines.tolist(), "mismatch": float(np.mean([mismatch for _, mismatch in matches]))},
     )
 
 
@@ -417,20 +421,3 @@ def _gradient(model: Any, images: NDArray[np.float64], labels: NDArray[Any]) -> 
     parts = torch.autograd.grad(loss, list(model.parameters()))
     gradient: Vector = torch.cat([part.flatten() for part in parts]).numpy()
     return gradient
-
-
-def batch_findings(leaks: Iterable[BatchLeak]) -> tuple[Finding, ...]:
-    """Return one row per size of batch and upload."""
-    return tuple(
-        Finding(
-            claim=f"{leak.uploaded:.0%} of the gradient of a batch of {leak.batch} does not show its pictures",
-            source="selective sharing (Shokri & Shmatikov 2015), which sends it in the clear",
-            proven="nothing",
-            measure=f"share of {len(leak.cosines)} pictures recovered (|cosine| >= {RECOVERED})",
-            measured=rate(leak.recovered, len(leak.cosines)),
-            verdict="leaks" if leak.recovered else "not refuted",
-            attack="gradient matching (Zhu et al. 2019)",
-            details={"mean_cosine": float(np.mean(leak.cosines)), "mismatch": leak.mismatch},
-        )
-        for leak in leaks
-    )

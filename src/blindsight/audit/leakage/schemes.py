@@ -1,13 +1,17 @@
-"""Attacks on what an aggregator receives: views of a round, recorded under every scheme.
+"""Attacks on what an aggregator receives: a round of each scheme is played or was recorded, and is read.
 
-What an aggregator can make of the bytes it received from one owner: guesses of that owner's update, and a test.
+A plain update must give its sample away (the attack works; a part of an update shows a part), and the aggregator of an
+encrypted or masked round must do no better than chance, in the values it guesses and in the places it sees. The
+attacker is generous: it knows every format, undoes the permutation phi^(n) that the aggregator shares with each member,
+and reads whatever is left as numbers in every way that could make sense: single bytes, 32-bit integers of either byte
+order at every alignment, from every start near the front of a message and in consecutive stretches behind it; for DPHE
+also one number per ciphertext, or its bytes as the weights of its block, at the places they were sent for. It is told
+which of its guesses is the best, its sign and its length; so what fails here fails for want of information, not of
+luck. The sum that everybody gets is not among them (`study` measures what that tells).
 
-A round is recorded with ``open_session(..., record=recorder)``; `Recorder` keeps what the aggregator got, message by
-message and unsealed. The attacker here is generous: it knows every format, undoes the permutation phi^(n) that the
-aggregator shares with each member, and reads whatever is left as numbers in every way that could make sense: single
-bytes, 32-bit integers of either byte order at every alignment, from every start near the front of a message and in
-consecutive stretches behind it; for DPHE also one number per ciphertext, or its bytes as the weights of its block, at
-the places they were sent for. The sum that everybody gets is not among them (`study` measures what that tells).
+No finite test proves a cipher. What is proven is in the statements of the schemes; what is tested here is that the
+messages of this implementation give away nothing that simple means could see: a forgotten mask, a value in the clear,
+places in the order of the model.
 
 *A recorded view* (`attack_view`) has no set-up and may be of a real run, so that updates cannot be sent in disguise.
 What of its messages can depend on an update are their fields of bytes, without names, numbers and the frames around
@@ -28,22 +32,11 @@ so than under the truth; the largest of correlated normal scores is no larger th
 
 Ciphertexts and masked updates are such: both owners' bytes are draws of one distribution, independent of each other and
 of the bytes beside them. An owner that cannot be compared with any other is not tested, and not among the results.
-
-Every attack against what an aggregator really receives: a round of each scheme is played, recorded and attacked.
-
-A plain update must give its sample away (the attack works; a part of an update shows a part), and the aggregator of an
-encrypted or masked round must do no better than chance, in the values it guesses and in the places it sees. The
-attacker is told which of its guesses is the best, its sign and its length; so what fails here fails for want of
-information, not of luck.
-
-No finite test proves a cipher. What is proven is in the statements of the schemes; what is tested here is that the
-messages of this implementation give away nothing that simple means could see: a forgotten mask, a value in the clear,
-places in the order of the model.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -62,9 +55,7 @@ from blindsight.audit.leakage.recovery import (
     gradient_step,
     needed_trials,
     places_test,
-    recover_from_hinge_step,
-    recover_from_logistic_step,
-    recover_mean_of_errors,
+    recover_sample,
     signs_test,
     values_test,
 )
@@ -153,10 +144,9 @@ def _step_case(
     for owner, samples, label in zip(owners, private, labels, strict=True):
         stepped = gradient_step(weights, samples[:1], [label], loss=loss, learning_rate=LEARNING_RATE, penalty=PENALTY)
         updates[owner] = stepped - weights
-    recover = recover_from_hinge_step if loss == "hinge" else recover_from_logistic_step
 
     def attack(update: Vector) -> Recovery:
-        return recover(weights, weights + update, LEARNING_RATE, PENALTY)
+        return recover_sample(weights, weights + update, LEARNING_RATE, PENALTY, loss=loss)
 
     return Case(name, updates, dict(zip(owners, private[:, 0], strict=True)), attack)
 
@@ -164,7 +154,7 @@ def _step_case(
 def _sparse(case: Case) -> Case:
     """Every owner sends the largest entries only."""
     sparse = {owner: np.where(top_entries(update, KEPT), update, 0.0) for owner, update in case.updates.items()}
-    return Case(case.name, sparse, case.samples, case.attack, KEPT)
+    return replace(case, updates=sparse, kept=KEPT)
 
 
 def _average_case(owners: tuple[str, ...], private: NDArray[np.float64], weights: Vector) -> Case:
@@ -178,7 +168,7 @@ def _average_case(owners: tuple[str, ...], private: NDArray[np.float64], weights
         means[owner] = samples[-(samples @ weights) <= 1].mean(axis=0)
 
     def attack(update: Vector) -> Recovery:
-        return recover_mean_of_errors(weights, weights + update, LEARNING_RATE, PENALTY, label=-1)
+        return recover_sample(weights, weights + update, LEARNING_RATE, PENALTY, label=-1)
 
     return Case("average of one class", updates, means, attack)
 
@@ -393,28 +383,14 @@ def _cut(mine: bytes, theirs: bytes) -> tuple[bytes, bytes]:
     return mine[_FRAME:until], theirs[_FRAME:until]
 
 
-@dataclass(frozen=True)
-class OwnerLeak:
-    """What the best of so many guesses of one owner's update is worth."""
-
-    owner: str
-    guesses: int
-    values: ChanceTest
-
-    @property
-    def at_chance(self) -> bool:
-        """Whether nothing was learned; an update that is known is no luck, however short it is."""
-        return self.values.at_chance and self.values.score < RECOVERED
-
-
 def attack_view(
     received: Sequence[bytes],
     sent: Mapping[str, Vector],
     *,
     false_alarm: float = 0.01,
     random_state: int | np.random.Generator | None = None,
-) -> tuple[OwnerLeak, ...]:
-    """Attack every owner's update from what the aggregator received in one round; `sent` is the truth.
+) -> dict[str, ChanceTest]:
+    """Test guesses of every owner's update from what the aggregator received in one round; `sent` is the truth.
 
     `false_alarm` is the probability with which any of the tests calls chance a leak; the cost grows with its inverse.
     """
@@ -425,17 +401,16 @@ def attack_view(
     generator, rate = science(random_state), false_alarm / len(victims)
     needed_trials(rate)
     payloads = {owner: owner_payloads(received, owner) for owner in updates}
-    leaks = []
+    tests = {}
     for owner in victims:
         compared = _compared(owner, updates, payloads)
         if compared is not None:
-            test = signs_test(*compared, generator=generator, false_alarm=rate)
-            leaks.append(OwnerLeak(owner, len(compared[0]), test))
-    if not leaks:
+            tests[owner] = signs_test(*compared, generator=generator, false_alarm=rate)
+    if not tests:
         raise InputError(
             "no two owners of the recorded round have different updates and sent messages that can be compared."
         )
-    return tuple(leaks)
+    return tests
 
 
 def _compared(
@@ -454,23 +429,23 @@ def _compared(
     return None
 
 
-def view_finding(leaks: Sequence[OwnerLeak], scheme: str, attack: str) -> Finding:
+def view_finding(tests: Mapping[str, ChanceTest], scheme: str, attack: str) -> Finding:
     """Return one row: the owner about whom most was found out."""
-    worst = min(leaks, key=lambda leak: (leak.at_chance, -leak.values.score))
-    test, plain = worst.values, scheme == "plain"
-    verdict: Verdict = "at chance" if worst.at_chance else "leaks" if plain else "refuted"
+    worst = min(tests, key=lambda owner: (tests[owner].found_nothing, -tests[owner].score))
+    test, plain = tests[worst], scheme == "plain"
+    verdict: Verdict = "at chance" if test.found_nothing else "leaks" if plain else "refuted"
     return Finding(
         claim=f"{scheme}: the aggregator of this run learned nothing of an owner's update but the sum",
         source="nobody" if plain else "the statement of the run",
         proven="nothing: updates were sent in the clear" if plain else "cryptographically, under its assumptions",
-        measure=f"|cosine| of the best of {worst.guesses} guesses with {worst.owner}'s update, less another's "
+        measure=f"|cosine| of the best of {test.guesses} guesses with {worst}'s update, less another's "
         f"(chance exceeds {test.threshold:.2f} in {test.false_alarm:g} of the cases)",
         measured=exactly(test.score),
         verdict=verdict,
         attack=attack,
         details={
-            "owners tested": len(leaks),
-            "owners at chance": sum(leak.at_chance for leak in leaks),
+            "owners tested": len(tests),
+            "owners at chance": sum(one.found_nothing for one in tests.values()),
             "p_value": test.p_value,
             "false_alarm": test.false_alarm,
         },
@@ -478,42 +453,6 @@ def view_finding(leaks: Sequence[OwnerLeak], scheme: str, attack: str) -> Findin
 
 
 _CHANCE_SAMPLES = 49
-
-
-@dataclass(frozen=True, eq=False)
-class SchemeLeak:
-    """What one attack found in one scheme's round.
-
-    `values` tests the closest guess of the victim's update, `places` where it is (None if the messages name no places).
-    `sample` is what the attack makes of that guess, `sample_cosine` its |cosine| with the true sample, and
-    `sample_chances` are those of guesses for other updates. `kept` is the share of its entries that an update had.
-    """
-
-    scheme: str
-    case: str
-    kept: float
-    dimension: int
-    guesses: int
-    values: ChanceTest
-    places: ChanceTest | None
-    sample: Vector = field(repr=False)
-    sample_cosine: float
-    sample_chances: Vector = field(repr=False)
-
-    @property
-    def recovered(self) -> bool:
-        """Whether the victim's update is known."""
-        return self.values.score >= RECOVERED
-
-    @property
-    def sample_chance(self) -> float:
-        """What the attack makes of a guess for another update resembles the sample so much, in half of the cases."""
-        return float(np.median(self.sample_chances))
-
-    @property
-    def at_chance(self) -> bool:
-        """Whether nothing at all was learned."""
-        return self.values.at_chance and (self.places is None or self.places.at_chance)
 
 
 def attack_schemes(
@@ -526,15 +465,16 @@ def attack_schemes(
     random_state: int | np.random.Generator | None = None,
     source: ByteSource = system_bytes,
     progress: Progress = silent,
-) -> tuple[SchemeLeak, ...]:
+) -> tuple[Finding, ...]:
     """Play one round per scheme and case and attack the first owner's update from the aggregator's view.
 
+    Of a plain round a row is about the sample, of others about the update.
     `false_alarm` is the probability with which any of the tests calls chance a leak. Each has its share of it and takes
     as many draws of chance as that needs: the cost of the tests grows with 1 / false_alarm.
     """
     if not cases or len({tuple(case.updates) for case in cases}) != 1:
         raise InputError("the cases to attack must have the same owners, and there must be one at least.")
-    generator, named, leaks = science(random_state), tuple(schemes), list[SchemeLeak]()
+    generator, named, leaks = science(random_state), tuple(schemes), list[Finding]()
     rate = false_alarm / max(2 * len(named) * len(cases), 1)  # one test of values and one of places, for each of them
     needed_trials(rate)  # refuses a rate before anything is played
     for scheme in named:
@@ -567,31 +507,55 @@ def _play(session: Session, recorder: Recorder, case: Case, disguise: Disguise, 
 
 
 def _attack(
-    scheme: str,
-    case: Case,
-    guesses: OwnerGuesses,
-    disguise: Disguise,
-    generator: np.random.Generator,
-    rate: float,
-) -> SchemeLeak:
+    scheme: str, case: Case, guesses: OwnerGuesses, disguise: Disguise, generator: np.random.Generator, rate: float
+) -> Finding:
     truth = disguise.hide(case.updates[case.victim])
     values = values_test(guesses.rows, truth, generator=generator, false_alarm=rate)
     places = None
     if guesses.places is not None:
         places = places_test(guesses.places, truth, block=guesses.block, generator=generator, false_alarm=rate)
-    found = _recovered(case, guesses, disguise)
     others = [Disguise.draw(case.dimension, generator) for _ in range(_CHANCE_SAMPLES)]
-    return SchemeLeak(
-        scheme=scheme,
-        case=case.name,
-        kept=case.kept,
-        dimension=case.dimension,
-        guesses=len(guesses.rows),
-        values=values,
-        places=places,
-        sample=found.nearest(case.sample),
-        sample_cosine=found.closest(case.sample),
-        sample_chances=np.array([_recovered(case, guesses, other).closest(case.sample) for other in others]),
+    close, *chances = (_recovered(case, guesses, one).closest(case.sample) for one in (disguise, *others))
+    nothing = values.at_chance and (places is None or places.at_chance)
+    common: dict[str, Any] = {
+        "attack": f"{case.name}: aggregator's recorded view",
+        "details": {
+            "scheme": scheme,
+            "case": case.name,
+            "dimension": case.dimension,
+            "at_chance": nothing,
+            "update_cosine": values.score,
+            "p_value": values.p_value,
+            "places_p_value": None if places is None else places.p_value,
+            "false_alarm": values.false_alarm,
+            "sample_cosine": close,
+            "sample_chance": float(np.median(chances)),
+        },
+    }
+    if scheme != "plain":
+        return Finding(
+            claim=f"the aggregator of a {scheme} round learns nothing of an owner's update but the sum",
+            source=f"the statement of {scheme}",
+            proven="cryptographically, under the assumptions of the statement",
+            measure=f"|cosine| of the best of {values.guesses} guesses with the update in one round; "
+            f"{values.threshold:.2f} is chance's in all but {values.false_alarm:g} of the cases",
+            measured=exactly(values.score),
+            verdict="at chance" if nothing else "refuted",
+            **common,
+        )
+    whole: Verdict = "as stated" if close >= RECOVERED else "undecided"
+    part: Verdict = "leaks" if close > max(chances) else "at chance"
+    return Finding(
+        claim="a plain update gives its training sample away"
+        if case.kept == 1
+        else f"the largest {case.kept:.0%} of a plain update do not show its training sample",
+        source="Yonetani et al. 2017, supplement, section 2" if case.kept == 1 else "nobody",
+        proven="nothing is protected",
+        measure=f"|cosine| of the recovered sample with the true one ({RECOVERED} is recovered; {max(chances):.2f} is "
+        f"the most of {len(chances)} guesses for other updates)",
+        measured=exactly(close),
+        verdict=whole if case.kept == 1 else part,
+        **common,
     )
 
 
@@ -603,55 +567,3 @@ def _recovered(case: Case, guesses: OwnerGuesses, disguise: Disguise) -> Recover
     best = int(np.argmax(np.abs(cosines)))
     scale = np.sign(cosines[best]) * np.linalg.norm(truth) / lengths[best]
     return case.attack(disguise.reveal(scale * guesses.rows[best]))
-
-
-def scheme_findings(leaks: Iterable[SchemeLeak]) -> tuple[Finding, ...]:
-    """Return one row per scheme and attack: of a plain round about the sample, of others about the update."""
-    return tuple(_plain_finding(leak) if leak.scheme == "plain" else _protected_finding(leak) for leak in leaks)
-
-
-def _plain_finding(leak: SchemeLeak) -> Finding:
-    whole, chance = leak.kept == 1, float(leak.sample_chances.max())
-    best: Verdict = "as stated" if leak.sample_cosine >= RECOVERED else "undecided"
-    part: Verdict = "leaks" if leak.sample_cosine > chance else "at chance"
-    return Finding(
-        claim="a plain update gives its training sample away"
-        if whole
-        else f"the largest {leak.kept:.0%} of a plain update do not show its training sample",
-        source="Yonetani et al. 2017, supplement, section 2" if whole else "nobody",
-        proven="nothing is protected",
-        measure=f"|cosine| of the recovered sample with the true one ({RECOVERED} is recovered; {chance:.2f} is the "
-        f"most of {leak.sample_chances.size} guesses for other updates)",
-        measured=exactly(leak.sample_cosine),
-        verdict=best if whole else part,
-        attack=f"{leak.case}: aggregator's recorded view",
-        details=_details(leak),
-    )
-
-
-def _protected_finding(leak: SchemeLeak) -> Finding:
-    test = leak.values
-    return Finding(
-        claim=f"the aggregator of a {leak.scheme} round learns nothing of an owner's update but the sum",
-        source=f"the statement of {leak.scheme}",
-        proven="cryptographically, under the assumptions of the statement",
-        measure=f"|cosine| of the best of {leak.guesses} guesses with the update in one round; {test.threshold:.2f} is "
-        f"chance's in all but {test.false_alarm:g} of the cases",
-        measured=exactly(test.score),
-        verdict="at chance" if leak.at_chance else "refuted",
-        attack=f"{leak.case}: aggregator's recorded view",
-        details=_details(leak),
-    )
-
-
-def _details(leak: SchemeLeak) -> dict[str, str | float | None]:
-    return {
-        "scheme": leak.scheme,
-        "dimension": leak.dimension,
-        "update_cosine": leak.values.score,
-        "p_value": leak.values.p_value,
-        "places_p_value": None if leak.places is None else leak.places.p_value,
-        "false_alarm": leak.values.false_alarm,
-        "sample_cosine": leak.sample_cosine,
-        "sample_chance": leak.sample_chance,
-    }

@@ -1,57 +1,46 @@
 """What sums tell, and all attacks on updates in one go: what leaks in the clear, and what schemes stop.
 
-What the averaged model tells one of its users about the others, with no help from anyone.
+*Averages.* A user knows the average of N updates and its own, so it knows the sum of the other N - 1. With N = 2 that
+*is* the other's update, to the last bit, and every attack on plain updates applies. With N = 3 it is the sum of two, at
+a cosine of 1 / sqrt(2) to each if the two have nothing in common, and at more if they have: pictures of one kind do.
+Yonetani et al. (2017, section 2.5 and supplement, Theorem 8) ask for N >= 3 because then nobody "can identify" an
+update; that is true of its exact value, and not of what it looks like. All schemes here refuse N = 2; only noise helps
+beyond it.
 
-A user knows the average of N updates and its own, so it knows the sum of the other N - 1. With N = 2 that *is* the
-other's update, to the last bit, and every attack on plain updates applies. With N = 3 it is the sum of two, at a cosine
-of 1 / sqrt(2) to each if the two have nothing in common, and at more if they have: pictures of one kind do. Yonetani et
-al. (2017, section 2.5 and supplement, Theorem 8) ask for N >= 3 because then nobody "can identify" an update; that is
-true of its exact value, and not of what it looks like. All schemes here refuse N = 2; only noise helps beyond it.
-
-Where one owner alone changed a weight, the sum of all owners is that owner's weight.
-
-For N owners who each change a weight with probability q = 1 - sparsity, independently, the share of the touched weights
-that a single one changed is
+*Single owners.* Where one owner alone changed a weight, the sum of all owners is that owner's weight. For N owners who
+each change a weight with probability q = 1 - sparsity, independently, the share of the touched weights that a single
+one changed is
 
     N q (1 - q)^(N - 1) / (1 - (1 - q)^N)
 
 (`sums.statements.single_contributor_share`), 91% at the sparsity of 95.6% and N = 5 that Yonetani et al. (2017)
 report: DPHE hides *whose* these weights are, and publishes what they are. `open_session(..., minimum_per_position=m)`
-withholds weights that fewer than m owners changed.
-
-That protects against whoever sees only the sum. An owner subtracts its own update first, so for it every count is one
-less: with m = 2 it still reads the other's weight wherever the two of them were alone. m = 3 is needed against members.
-
-In block DPHE the rule counts who changed the *block*. Owners that send whole blocks, as `learn.sparsity.top_blocks`
-makes them, are protected alike; a weight that one owner alone changed in a block of several is shown.
-
-Attacks on updates in one go: what leaks in the clear, what the schemes stop, and what they cannot stop.
-
-Gradients of small batches, which are attacked with torch, are a study of their own (`networks`).
+withholds weights that fewer than m owners changed. That protects against whoever sees only the sum. An owner subtracts
+its own update first, so for it every count is one less: with m = 2 it still reads the other's weight wherever the two
+of them were alone. m = 3 is needed against members. In block DPHE the rule counts who changed the *block*. Owners that
+send whole blocks, as `learn.sparsity.top_blocks` makes them, are protected alike; a weight that one owner alone changed
+in a block of several is shown.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import get_args
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.audit.finding import Finding, Interval, Verdict, rate
+from blindsight.audit.finding import Finding, Verdict, rate
 from blindsight.audit.leakage.recovery import (
     RECOVERED,
     Loss,
-    UnknownSettingsLeak,
     Vector,
     attack_unknown_settings,
     cosine,
     gradient_step,
     mean_interval,
-    recover_from_hinge_step,
-    unknown_settings_findings,
+    recover_sample,
 )
-from blindsight.audit.leakage.schemes import Case, SchemeLeak, attack_schemes, leaky_cases, scheme_findings
+from blindsight.audit.leakage.schemes import Case, attack_schemes, leaky_cases
 from blindsight.crypto.encoding import FixedPoint
 from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
@@ -61,29 +50,6 @@ from blindsight.sums.statements import single_contributor_share
 from blindsight.sums.terms import SPARSE_SCHEMES
 
 _FIXED = FixedPoint(20)  # as `open_session` rounds by default
-
-
-@dataclass(frozen=True, eq=False)
-class AverageLeak:
-    """What a user learned of another from the average of `users` updates, one figure per victim.
-
-    `update_cosines` are between the sum of the others and the victim's update, `sample_cosines` (without sign) between
-    the sample recovered from that sum and the victim's. The `blind_` figures are those of a user that takes its own
-    update and sample for the victim's: samples of one kind resemble each other. `sample` is the last one recovered.
-    """
-
-    users: int
-    case: str
-    update_cosines: Vector = field(repr=False)
-    blind_update_cosines: Vector = field(repr=False)
-    sample_cosines: Vector = field(repr=False)
-    blind_sample_cosines: Vector = field(repr=False)
-    sample: Vector = field(repr=False)
-
-    @property
-    def gain(self) -> Interval:
-        """How much closer the average brings a user to another's update than its own is, on average over victims."""
-        return mean_interval(self.update_cosines - self.blind_update_cosines)
 
 
 def others_sum(average: ArrayLike, own: ArrayLike, users: int) -> Vector:
@@ -105,102 +71,60 @@ def attack_averages(
     victims: int = 100,
     random_state: int | np.random.Generator | None = None,
     progress: Progress = silent,
-) -> tuple[AverageLeak, ...]:
+) -> tuple[Finding, ...]:
     """Attack one user's update by another's means, for each number of `users` and kind of update, on fresh victims."""
     if victims < 2:
         raise InputError(f"an interval takes two victims or more; got {victims}.")
-    generator, leaks = science(random_state), []
+    generator, found = science(random_state), []
     for number in users:
-        owners = tuple(f"owner {index}" for index in range(number))
-        figures, last = defaultdict(list), dict[str, Vector]()
+        owners, figures = tuple(f"owner {index}" for index in range(number)), defaultdict(list)
         for victim in range(victims):
             for case in leaky_cases(samples, random_state=generator, owners=owners):
-                found, last[case.name] = _attack(case)
-                figures[case.name].append(found)
+                figures[case.name].append(_attack(case))
             progress(f"attacking averages of {number}", victim + 1, victims)
-        for name, rows in figures.items():
-            update, blind_update, sample, blind_sample = np.array(rows).T
-            leaks.append(AverageLeak(number, name, update, blind_update, sample, blind_sample, last[name]))
-    return tuple(leaks)
+        found += [_average_finding(number, name, np.array(rows).T) for name, rows in figures.items()]
+    return tuple(found)
 
 
-def _attack(case: Case) -> tuple[tuple[float, float, float, float], Vector]:
-    """Let the last owner attack the first; return the figures in the order of `AverageLeak`, and the sample."""
+def _attack(case: Case) -> tuple[float, float, float, float]:
+    """Let the last owner attack the first; return cosines of update and sample with the truth, each with a blind one.
+
+    Blind is a user that takes its own update and sample for the victim's: samples of one kind resemble each other.
+    """
     encoded = {owner: _FIXED.encode(update) for owner, update in case.updates.items()}
-    curious = list(encoded)[-1]
+    curious, sent = list(encoded)[-1], case.updates[case.victim]
     total = _FIXED.decode(np.sum(list(encoded.values()), axis=0))
     rest = others_sum(total / len(encoded), _FIXED.decode(encoded[curious]), len(encoded))
-    found = case.attack(rest)
-    sent = case.updates[case.victim]
-    figures = (
+    return (
         cosine(rest, sent),
         cosine(case.updates[curious], sent),
-        found.closest(case.sample),
+        case.attack(rest).closest(case.sample),
         abs(cosine(case.samples[curious], case.sample)),
     )
-    return figures, found.nearest(case.sample)
 
 
-def average_findings(leaks: Iterable[AverageLeak]) -> tuple[Finding, ...]:
-    """Return one row per number of users and kind of update."""
-    return tuple(_average_finding(leak) for leak in leaks)
-
-
-def _average_finding(leak: AverageLeak) -> Finding:
-    two = leak.users == 2
+def _average_finding(users: int, case: str, figures: Vector) -> Finding:
+    update, blind, sample, blind_sample = figures
+    gain, two = mean_interval(update - blind), users == 2
     return Finding(
-        claim=f"with N = {leak.users} users nobody identifies another's update from the average",
+        claim=f"with N = {users} users nobody identifies another's update from the average",
         source="nobody (the paper asks for N >= 3)" if two else "Yonetani et al. 2017, Theorem 8",
         proven="false: the average minus one's own is the other's" if two else "of exact values, not of resemblance",
         measure="cosine of the sum of the others with another user's update",
-        measured=mean_interval(leak.update_cosines),
-        verdict="leaks" if leak.gain.low > 0 else "at chance",
-        attack=f"{leak.case}: a user subtracts its own update",
+        measured=mean_interval(update),
+        verdict="leaks" if gain.low > 0 else "at chance",
+        attack=f"{case}: a user subtracts its own update",
         details={
-            "users": leak.users,
-            "victims": len(leak.update_cosines),
-            "blind_update_cosine": float(np.mean(leak.blind_update_cosines)),
-            "sample_cosine": float(np.mean(leak.sample_cosines)),
-            "blind_sample_cosine": float(np.mean(leak.blind_sample_cosines)),
+            "users": users,
+            "victims": len(update),
+            "least_update_cosine": float(update.min()),
+            "blind_update_cosine": float(blind.mean()),
+            "gain": gain.value,
+            "sample_cosine": float(sample.mean()),
+            "least_sample_cosine": float(sample.min()),
+            "blind_sample_cosine": float(blind_sample.mean()),
         },
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SinglesLeak:
-    """Counts of weights in one round of a sparse scheme.
-
-    Of the `touched` weights one owner alone changed `singles`; of these the sum shows `exposed`, exactly. The last
-    owner and one other were alone in `pairs`; in `subtracted` of them it reads the other's weight. `shown` weights of
-    the sum are not zero. `scattered` tells that owners changed single weights where the scheme counts blocks.
-    """
-
-    scheme: str
-    members: int
-    sparsity: float
-    minimum: int
-    scattered: bool
-    touched: int
-    singles: int
-    exposed: int
-    shown: int
-    pairs: int
-    subtracted: int
-
-    @property
-    def expected_share(self) -> float:
-        """The share of singles that independent supports would have."""
-        return single_contributor_share(self.members, 1 - self.sparsity)
-
-    @property
-    def share(self) -> float:
-        """The measured share of singles among touched weights."""
-        return self.singles / max(self.touched, 1)
-
-    @property
-    def precision(self) -> float:
-        """How often one is right who takes each weight of the sum for that of a single owner."""
-        return self.exposed / max(self.shown, 1)
 
 
 def attack_singles(
@@ -216,7 +140,7 @@ def attack_singles(
     random_state: int | np.random.Generator | None = None,
     source: ByteSource = system_bytes,
     progress: Progress = silent,
-) -> SinglesLeak:
+) -> tuple[Finding, ...]:
     """Play a round of owners with independent supports and read single owners' weights from its sum.
 
     In block DPHE each owner changes `whole_blocks` or, if not, single weights.
@@ -225,7 +149,7 @@ def attack_singles(
         raise InputError(f"singles are those of a sparse scheme, {' or '.join(SPARSE_SCHEMES)}; got {scheme!r}.")
     if not 0 < sparsity < 1:
         raise InputError(f"sparsity must be in (0, 1); got {sparsity}.")
-    names = tuple(f"owner {number}" for number in range(members))
+    names, generator = tuple(f"owner {number}" for number in range(members)), science(random_state)
     session = open_session(
         scheme,
         members=names,
@@ -236,112 +160,58 @@ def attack_singles(
         source=source,
     )
     block = session.block if whole_blocks else 1
-    updates = _independent_updates((members, dimension), block, sparsity, science(random_state))
+    changed = np.repeat(generator.random((members, -(-dimension // block))) >= sparsity, block, axis=1)[:, :dimension]
+    updates = np.where(changed, generator.normal(size=(members, dimension)), 0.0)
     progress("a round of sparse updates", 0, 1)
     total = session.round(dict(zip(names, updates, strict=True)), 0).total
     progress("a round of sparse updates", 1, 1)
-    counts = count_singles(np.array([session.terms.integers(update) for update in updates]), total)
-    return SinglesLeak(
-        scheme=scheme,
-        members=members,
-        sparsity=sparsity,
-        minimum=minimum_per_position,
-        scattered=block < session.block,
-        **counts,
-    )
+    integers = np.array([session.terms.integers(update) for update in updates])
+    return tuple(single_findings(integers, total, scheme, minimum_per_position, scattered=block < session.block))
 
 
-def _independent_updates(
-    shape: tuple[int, int], block: int, sparsity: float, generator: np.random.Generator
-) -> NDArray[np.float64]:
-    """Return one row per owner, who changes each block of so many weights independently."""
-    members, dimension = shape
-    changed = generator.random((members, -(-dimension // block))) >= sparsity
-    return np.where(np.repeat(changed, block, axis=1)[:, :dimension], generator.normal(size=shape), 0.0)
+def single_findings(
+    integers: NDArray[np.int64], total: NDArray[np.int64], scheme: str, minimum: int, *, scattered: bool
+) -> Iterator[Finding]:
+    """Compare a sum with what everybody sent, (owners, weights): what it shows to everyone, and to the last owner.
 
-
-def count_singles(integers: NDArray[np.int64], total: NDArray[np.int64]) -> dict[str, int]:
-    """Compare the sum with what everybody sent."""
-    contributors = np.count_nonzero(integers, axis=0)
-    singles = contributors == 1
-    own = integers[-1]
-    pairs = (contributors == 2) & (own != 0)
-    marks = {
-        "touched": contributors > 0,
-        "singles": singles,
-        "exposed": singles & (total == integers.sum(axis=0)),
-        "shown": total != 0,
-        "pairs": pairs,
-        "subtracted": pairs & (total - own == integers[:-1].sum(axis=0)),
+    A round without weights that one owner alone changed, or the last and one other, has nothing to show. `scattered`
+    tells that owners changed single weights where the scheme counts blocks, for which it makes no promise.
+    """
+    contributors, own = np.count_nonzero(integers, axis=0), integers[-1]
+    singles, pairs = contributors == 1, (contributors == 2) & (own != 0)
+    exposed, subtracted = singles & (total == integers.sum(axis=0)), pairs & (total - own == integers[:-1].sum(axis=0))
+    touched, shown = int(np.count_nonzero(contributors)), int(np.count_nonzero(total))
+    who = {
+        "nobody reads from the sum a weight that one": (singles, exposed, 2, "reading the sum"),
+        "a member cannot read a weight that one other": (pairs, subtracted, 3, "a member subtracts its own update"),
     }
-    return {name: int(np.count_nonzero(mark)) for name, mark in marks.items()}
-
-
-def single_findings(leaks: Iterable[SinglesLeak]) -> tuple[Finding, ...]:
-    """Return two rows per round: what the sum shows to everyone, and what it shows to one of the owners.
-
-    A round without such weights has nothing to show.
-    """
-    return tuple(
-        _single_finding(leak, insider=insider)
-        for leak in leaks
-        for insider in (False, True)
-        if (leak.pairs if insider else leak.singles)
-    )
-
-
-def _verdict(leak: SinglesLeak, hits: int, *, insider: bool) -> Verdict:
-    """Return what follows if so many weights are read: the theorem admits none, the rule those of fewer contributors.
-
-    Block DPHE makes no promise for weights that owners scatter over blocks.
-    """
-    if hits == 0:
-        return "not refuted"
-    if leak.minimum >= (3 if insider else 2):
-        return "leaks" if leak.scattered else "refuted"
-    return "refuted" if leak.minimum == 1 else "as stated"
-
-
-def _single_finding(leak: SinglesLeak, *, insider: bool) -> Finding:
-    hits, of = (leak.subtracted, leak.pairs) if insider else (leak.exposed, leak.singles)
-    enough = leak.minimum >= (3 if insider else 2) and not leak.scattered
-    who = "a member cannot read a weight that one other" if insider else "nobody reads from the sum a weight that one"
-    return Finding(
-        claim=f"{who} owner changed ({leak.scheme}, minimum_per_position = {leak.minimum})",
-        source="Yonetani et al. 2017, Theorem 8" if leak.minimum == 1 else "the rule of minimum contributors",
-        proven="withheld by the key generator" if enough else "false: there the sum is that owner's weight",
-        measure=f"share of {of} such weights that the sum shows exactly",
-        measured=rate(hits, of),
-        verdict=_verdict(leak, hits, insider=insider),
-        attack="a member subtracts its own update" if insider else "reading the sum",
-        details={
-            "members": leak.members,
-            "minimum": leak.minimum,
-            "scattered": leak.scattered,
-            "single_share": leak.share,
-            "expected_single_share": leak.expected_share,
-            "precision": leak.precision,
-        },
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class LeakageStudy:
-    """What every attack found."""
-
-    unknown: tuple[UnknownSettingsLeak, ...]
-    schemes: tuple[SchemeLeak, ...]
-    averages: tuple[AverageLeak, ...]
-    singles: tuple[SinglesLeak, ...]
-
-    def findings(self) -> tuple[Finding, ...]:
-        """Return all rows, attacks in the clear first."""
-        return (
-            *unknown_settings_findings(self.unknown),
-            *scheme_findings(self.schemes),
-            *average_findings(self.averages),
-            *single_findings(self.singles),
-        )
+    for claim, (there, read, needed, attack) in who.items():
+        hits, of = int(read.sum()), int(there.sum())
+        verdict: Verdict = "refuted" if minimum == 1 else "as stated"  # the theorem admits none
+        if minimum >= needed:
+            verdict = "leaks" if scattered else "refuted"
+        if of:
+            yield Finding(
+                claim=f"{claim} owner changed ({scheme}, minimum_per_position = {minimum})",
+                source="Yonetani et al. 2017, Theorem 8" if minimum == 1 else "the rule of minimum contributors",
+                proven="withheld by the key generator"
+                if minimum >= needed and not scattered
+                else "false: there the sum is that owner's weight",
+                measure=f"share of {of} such weights that the sum shows exactly",
+                measured=rate(hits, of),
+                verdict=verdict if hits else "not refuted",
+                attack=attack,
+                details={
+                    "members": len(integers),
+                    "minimum": minimum,
+                    "scattered": scattered,
+                    "touched": touched,
+                    "shown": shown,
+                    "single_share": int(singles.sum()) / max(touched, 1),
+                    "expected_single_share": single_contributor_share(len(integers), float(np.mean(integers != 0))),
+                    "precision": int(exposed.sum()) / max(shown, 1),
+                },
+            )
 
 
 def study_leakage(
@@ -354,37 +224,24 @@ def study_leakage(
     insecure: bool = False,
     random_state: int | np.random.Generator | None = None,
     progress: Progress = silent,
-) -> LeakageStudy:
+) -> tuple[Finding, ...]:
     """Run every attack on private samples (one per row), with public ones of the same kind to compare with.
 
     Cost grows with `victims`, 1 / `false_alarm` and `key_bits`, and with the number of features; a minute is ample for
-    64 of them.
+    64 of them. Gradients of small batches, which are attacked with torch, are a study of their own (`networks`).
     """
     generator = science(random_state)
-    schemes = attack_schemes(
-        leaky_cases(private, random_state=generator),
-        false_alarm=false_alarm,
-        key_bits=key_bits,
-        insecure=insecure,
-        random_state=generator,
-        progress=progress,
-    )
-    singles = [
-        attack_singles(
-            minimum_per_position=minimum,
-            key_bits=key_bits,
-            insecure=insecure,
-            random_state=generator,
-            progress=progress,
-        )
-        for minimum in (1, 2, 3)
+    keys: dict[str, Any] = {"key_bits": key_bits, "insecure": insecure, "progress": progress, "random_state": generator}
+    cases = leaky_cases(private, random_state=generator)
+    schemes = attack_schemes(cases, false_alarm=false_alarm, **keys)
+    singles = [row for least in (1, 2, 3) for row in attack_singles(minimum_per_position=least, **keys)]
+    many: dict[str, Any] = {"victims": victims, "random_state": generator, "progress": progress}
+    unknown = [
+        attack_unknown_settings(private, public, loss=loss, bias=bias, **many)
+        for loss in get_args(Loss)
+        for bias in (False, True)
     ]
-    return LeakageStudy(
-        unknown=_unknown(private, public, victims, generator, progress),
-        schemes=schemes,
-        averages=attack_averages(private, victims=victims, random_state=generator, progress=progress),
-        singles=tuple(singles),
-    )
+    return (*unknown, *schemes, *attack_averages(private, **many), *singles)
 
 
 def trained_step_findings(
@@ -406,7 +263,7 @@ def trained_step_findings(
     shown = np.zeros(len(asked), dtype=np.bool_)
     for place, row in enumerate(asked):
         after = gradient_step(weights, rows[row : row + 1], [signs[row]], loss="hinge", learning_rate=0.1)
-        shown[place] = recover_from_hinge_step(weights, after, 0.1).closest(rows[row]) >= RECOVERED
+        shown[place] = recover_sample(weights, after, 0.1).closest(rows[row]) >= RECOVERED
     groups = {"within the margin": within, "beyond the margin": ~within}
     return tuple(
         Finding(
@@ -421,16 +278,4 @@ def trained_step_findings(
         )
         for name, group in groups.items()
         if group.any()
-    )
-
-
-def _unknown(
-    private: ArrayLike, public: ArrayLike, victims: int, generator: np.random.Generator, progress: Progress
-) -> tuple[UnknownSettingsLeak, ...]:
-    return tuple(
-        attack_unknown_settings(
-            private, public, loss=loss, bias=bias, victims=victims, random_state=generator, progress=progress
-        )
-        for loss in get_args(Loss)
-        for bias in (False, True)
     )

@@ -517,7 +517,10 @@ def score_chart(run: dict[str, Any]) -> LineChart:
 
 @router.get("/audit")
 def show_audit(request: Request, pages: ThePages) -> Response:
-    return pages.render(request, "audit.html", demo=pages.demos.get("audit"), state=pages.demos.state("audit"))
+    from blindsight.audit.attacks import ATTACKS  # with all that it attacks
+
+    demo, state = pages.demos.get("audit"), pages.demos.state("audit")
+    return pages.render(request, "audit.html", demo=demo, state=state, attacks=ATTACKS)
 
 
 _ENTRIES = 50  # of the log, on one page
