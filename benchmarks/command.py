@@ -1,17 +1,16 @@
 """The command line: run one benchmark or all, write results, render tables."""
 
 import argparse
-import importlib
 import pkgutil
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import benchmarks.suites
 from benchmarks.harness import Benchmark, Settings, label, never, recorded, run
 from benchmarks.machine import commit
 from benchmarks.results import Result
+from benchmarks.suites import SUITES
 from benchmarks.table import render
 from blindsight.errors import BlindsightError, InputError, UnknownNameError
 from blindsight.files import atomic_writer
@@ -47,15 +46,15 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def suite_names() -> list[str]:
-    """Return the names of all benchmarks: those of their modules, with hyphens."""
-    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(benchmarks.suites.__path__))
+    """Return the names of all benchmarks."""
+    return sorted(SUITES)
 
 
 def load_suite(name: str) -> Benchmark:
     """Return the benchmark of that name."""
-    if name not in suite_names():
-        raise UnknownNameError("benchmark", name, suite_names())
-    suite: Benchmark = importlib.import_module(f"benchmarks.suites.{name.replace('-', '_')}").BENCHMARK
+    if name not in SUITES:
+        raise UnknownNameError("benchmark", name, SUITES)
+    suite: Benchmark = pkgutil.resolve_name(f"benchmarks.suites.{SUITES[name]}")
     return suite
 
 

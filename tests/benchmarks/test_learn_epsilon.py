@@ -6,15 +6,16 @@ import pytest
 from benchmarks.harness import Settings
 from benchmarks.methods import learning
 from benchmarks.results import Result
-from benchmarks.suites.learn_epsilon import BENCHMARK, EPSILONS, sections, tasks
+from benchmarks.suites.learning import EPSILONS, LEARN_EPSILON, epsilon_tasks
 from blindsight.errors import InputError
+from tests.benchmarks.conftest import tables
 
 QUICK = Settings(quick=True)
 
 
 @pytest.fixture(scope="module")
 def problem():
-    (task,) = tasks(QUICK)
+    (task,) = epsilon_tasks(QUICK)
     return task.pose(0)
 
 
@@ -44,14 +45,14 @@ def test_the_table_sets_the_sum_beside_the_curator():
         for epsilon in EPSILONS
         for method, value in (("summed", 80.5), ("curator", 80.0))
     ]
-    (grid,) = sections([*results, Result("learn-epsilon", "x", "public", {}, 0, score={"accuracy": 60.0})])
-    rows = {row[0]: row[1:] for row in grid.rows}
+    results.append(Result("learn-epsilon", "x", "public", {}, 0, score={"accuracy": 60.0}))
+    (rows,) = tables(LEARN_EPSILON, results).values()
     assert rows["the public data alone"] == ((60.0,),) * 5
     assert rows["the sum's points above the curator"] == ("+0.50",) * 5
-    assert {method.name for method in BENCHMARK.methods} >= {"summed", "curator", "local", "prr10", "ra12", "none"}
+    assert {method.name for method in LEARN_EPSILON.methods} >= {"summed", "curator", "local", "prr10", "ra12", "none"}
 
 
-def test_without_data_one_is_told_what_is_needed(monkeypatch):
-    monkeypatch.setattr("benchmarks.suites.learn_epsilon._fetched", lambda: False)
+def test_without_data_one_is_told_what_is_needed(tmp_path, monkeypatch):
+    monkeypatch.setenv("BLINDSIGHT_CACHE", str(tmp_path))
     with pytest.raises(InputError, match="--data-dir"):
-        tasks(Settings())
+        epsilon_tasks(Settings())

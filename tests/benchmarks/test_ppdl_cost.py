@@ -6,14 +6,15 @@ import pytest
 from benchmarks.harness import Settings
 from benchmarks.methods import selective
 from benchmarks.results import Result
-from benchmarks.suites import ppdl_cost
+from benchmarks.suites import selective as suite
 from blindsight.errors import InputError
+from tests.benchmarks.conftest import tables
 
 pytest.importorskip("torch")
 
 
 def posed():
-    (task,) = ppdl_cost.tasks(Settings(quick=True))
+    (task,) = suite.cost_tasks(Settings(quick=True))
     return task.pose(0)
 
 
@@ -29,7 +30,7 @@ def test_with_everything_shared_both_loops_learn_the_same_bit_for_bit():
     assert received["difference"] == 0  # a server that only receives comes to the same parameters
     assert received["receive wall"] > 0
     with pytest.raises(InputError, match="both"):
-        ppdl_cost.score(1, {"plain": np.zeros(3), "shared": np.zeros(2)})
+        suite.score_cost(1, {"plain": np.zeros(3), "shared": np.zeros(2)})
 
 
 def test_bytes_shrink_with_the_share_and_with_half():
@@ -38,16 +39,16 @@ def test_bytes_shrink_with_the_share_and_with_half():
         problem.score(selective.both(problem.given, seed=0, share=share, half=half))["of dense"]
         for share, half in ((0.1, False), (0.1, True), (0.01, False))
     ]
-    assert ppdl_cost.MOST_BYTES > sizes[0] > sizes[1] > sizes[2]
+    assert suite.MOST_BYTES > sizes[0] > sizes[1] > sizes[2]
 
 
 def test_targets_are_judged_by_the_mean_of_medians():
     seconds = np.array([[1.0, 1.1], [1.0, 1.2], [2.0, 2.2]])
     answer = {"plain": np.zeros(100), "shared": np.zeros(100), "seconds": seconds, "served": np.array([0.05, 0.1, 0.1])}
-    figures = ppdl_cost.score(1, {**answer, "uploads": np.array([60, 68]), "downloads": np.array([400])})
+    figures = suite.score_cost(1, {**answer, "uploads": np.array([60, 68]), "downloads": np.array([400])})
     assert figures["whole ratio"] == pytest.approx(1.1)
     assert figures["ratio"] == pytest.approx(1.05)
     assert figures["of dense"] == 0.16
     result = Result("ppdl-cost", "small-cnn", "steps", {"share": 0.1}, 0, score=figures)
-    targets = {row[0]: row[-1] for row in ppdl_cost.sections([result])[0].rows}
-    assert list(targets.values()) == ["reached", "reached", "not measured"]
+    targets = tables(suite.COST, [result])["Targets"]
+    assert [row[-1] for row in targets.values()] == ["reached", "reached", "not measured"]

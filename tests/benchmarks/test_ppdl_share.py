@@ -6,20 +6,20 @@ import pytest
 from benchmarks.harness import Settings
 from benchmarks.methods import selective
 from benchmarks.results import Result
-from benchmarks.suites import ppdl_share
-from benchmarks.suites.ppdl_share import measured_ways, sections
+from benchmarks.suites import selective as suite
 from blindsight.errors import InputError
+from tests.benchmarks.conftest import tables
 
 QUICK = Settings(quick=True)
 
 
 def posed(name):
-    return next(task for task in ppdl_share.tasks(QUICK) if task.dataset == name).pose(0)
+    return next(task for task in suite.share_tasks(QUICK) if task.dataset == name).pose(0)
 
 
 def test_the_small_network_has_the_size_of_the_reference_and_is_drawn_by_the_seed():
     pytest.importorskip("torch")
-    first, same, other = (ppdl_share.small_network(seed).state_dict() for seed in (0, 0, 1))
+    first, same, other = (suite.small_network(seed).state_dict() for seed in (0, 0, 1))
     assert sum(tensor.numel() for tensor in first.values()) == 13_706
     assert all((first[name] == same[name]).all() for name in first)
     assert (first["0.weight"] != other["0.weight"]).any()
@@ -50,12 +50,11 @@ def test_figures_stand_beside_the_reference_and_relations_are_judged():
         result(0.90, share=0.01, select="largest", residual=False),
         result(0.975, share=0.01, select="largest", residual=True),
     ]
-    digits, relations = sections(results)
-    rows = {row[0]: row[1:] for row in digits.rows}
+    rows, relations = tables(suite.SHARE, results).values()
     assert rows["largest"] == ((0.97,), (), (), (), (0.90,))
     assert rows["random"][0] == (0.97,)  # where everything is shared there is nothing to select
     assert rows["largest, reference"][-2:] == (".971", ".929")
-    verdicts = {row[0]: row[-1] for row in relations.rows}
+    verdicts = {said: row[-1] for said, row in relations.items()}
     assert verdicts["digits: residuals rescue 0.01: within 1 point of centralised"] == "confirmed"
     assert verdicts["photos: largest above random, 0.1"] == "not measured"
-    assert len(measured_ways()) == 1 + 4 * 4 + 3 * 2
+    assert len(suite.SHARE.methods) == 2 + 1 + 4 * 4 + 3 * 2

@@ -8,7 +8,8 @@ from benchmarks.harness import Settings
 from benchmarks.methods import sifts
 from benchmarks.results import Result
 from benchmarks.suites import sift_cheats
-from benchmarks.suites.sift_cheats import CHEATS, sections, verdict
+from benchmarks.suites.sift_cheats import BENCHMARK, CHEATS, verdict
+from tests.benchmarks.conftest import tables
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +57,7 @@ def test_what_was_not_measured_is_left_open():
     ends = (-0.02, 0.1), (0.09, 0.12), (0.11, 0.2)
     assert [verdict(*pair) for pair in ends] == ["accept", "inconclusive", "reject"]
     results = [Result("sift-cheats", "faces", "xor_hash", {}, 0, score={"decoded": 0.3, "serves": 0.9})]
-    before, after = sections(results)
-    rows = {row[0]: row for row in after.rows}
-    assert rows[CHEATS["xor_hash"]][-1] == "refused unseen: code, not a sift"
-    assert rows[CHEATS["honest"]][-1] == "-"
-    assert len(before.rows) == len(CHEATS)
+    before, after = tables(BENCHMARK, results).values()
+    assert after["XOR with a hash"][-1] == "refused unseen: code, not a sift"
+    assert after["honest PPLS, K = 5"][-1] == "-"
+    assert len(before) == len(CHEATS)

@@ -12,6 +12,7 @@ from benchmarks.results import Result, check_name
 from benchmarks.suites import attributes, noise
 from benchmarks.table import render
 from blindsight.errors import InputError
+from tests.benchmarks.conftest import tables
 
 
 @pytest.mark.parametrize("method", attributes.BENCHMARK.methods, ids=str)
@@ -47,12 +48,11 @@ def test_the_best_classifier_of_each_run_stands_beside_the_paper():
         return Result("attributes", "faces-3000", method, {}, seed, score=score)
 
     results = [result("a", 0, 0.9), result("b", 0, 0.8), result("a", 1, 0.6), result("b", 1, 0.7)]
-    aggregate, precision, balanced = attributes.sections(results)
-    male, female = aggregate.rows[:2]
-    assert (male.name, male.paper, male.ours) == ("Male", 94.18, (90, 70))
-    assert (female.name, female.paper, female.ours) == ("Attr. Female", 87.33, ())
-    assert precision.rows[0].paper == 92.86
-    assert balanced.rows[0].paper is None
+    aggregate, precision, balanced = tables(attributes.BENCHMARK, results).values()
+    assert aggregate["Male"] == ("94.18", (90, 70), "-14.18")
+    assert aggregate["Attr. Female"] == ("87.33", (), "-")
+    assert precision["Male"][0] == "92.86"
+    assert balanced["Male"] == ((90, 70),)
 
 
 @pytest.mark.parametrize("law", noise.LAWS)
@@ -83,9 +83,9 @@ def test_noise_is_compared_within_a_run():
         result("blindsight", 1, 2.0, 1e6),  # on another day than numpy: no ratio
         result("numpy", 1, 0.1, 1e6, session="tuesday"),
     ]
-    times, ratios = noise.sections(results)
-    assert times.rows[0].ours == (1000, 2000)
-    assert [row.ours for row in ratios.rows] == [pytest.approx((10,)), (), pytest.approx((10,)), ()]
+    times, ratios = tables(noise.BENCHMARK, results).values()
+    assert times["laplace: Blindsight, exact"] == ((1000, 2000),)
+    assert [row[0] for row in ratios.values()] == [pytest.approx((10,)), (), pytest.approx((10,)), ()]
 
 
 @pytest.mark.parametrize("name", suite_names())
