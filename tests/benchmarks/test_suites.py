@@ -129,6 +129,7 @@ def test_every_benchmark_runs_to_the_end(name, tmp_path):
     assert "One run, seed 0." in page
     assert "## Failed" not in page
     expected = {
+        "sift-cheats": "| a jackpot symbol | 0.500 | let out | kept in |",
         "hash-private": "| PHashing's true epsilon per record, were its function public | 26.0 | 89.0 | 191.1 |",
         "hash-tables": "| HashNet, no privacy | 0.7261 | 0.",
         "sift-matrix": "| PubLoss, Eq. 5, the paper's (section 7) | 6.49 |",
@@ -153,7 +154,7 @@ def test_tables_are_those_of_the_results(tmp_path):
 
 def test_all_are_measured_by_one_commit_and_an_interrupted_call_goes_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "suite_names", lambda: ["noise", "sift-peers"])
-    words = ["--all", "--only", "p*", "--output", str(tmp_path)]
+    words = ["--all", "--only", "p*", "--runs", "1", "--output", str(tmp_path)]
     for code, said in (("one", "s\n"), ("one", "kept"), ("two", "s\n"), (None, "s\n")):
         monkeypatch.setattr(command, "commit", lambda folder, code=code: code)
         monkeypatch.setattr(harness, "commit", lambda folder, code=code: code)
