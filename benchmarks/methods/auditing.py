@@ -3,6 +3,7 @@
 Everybody is given the trained model, the rows in question and how such models are trained; nobody who was a member.
 """
 
+import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -110,6 +111,7 @@ def art_black_box(given: Suspects, *, seed: int, shadows: int, kind: str) -> Sco
 
 
 def _wrapped(model: MLPClassifier) -> Any:
+    logging.getLogger("art").setLevel(logging.ERROR)  # it wonders about every model that is yet to be trained
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from art.estimators.classification.scikitlearn import ScikitlearnClassifier

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
-from benchmarks.methods.attributes import LabelledFeatures
+from benchmarks.methods.sifts import Halves
 from benchmarks.table import Found, Table, Values
 from blindsight.data.dataset import Dataset
 from blindsight.errors import InputError
@@ -71,7 +71,7 @@ def _pose(count: int, seed: int) -> Problem:
     features = pixels.transform(train.images)
     scale = np.sqrt(np.mean(features**2))  # one for all: whitening would drown the attributes in noise
     labels, answers = (np.stack([part.attribute(name) for name in ATTRIBUTES], axis=1) for part in (train, test))
-    given = LabelledFeatures(features / scale, labels, pixels.transform(test.images) / scale)
+    given = Halves(features / scale, labels, pixels.transform(test.images) / scale)
     return Problem(given, partial(score, answers))
 
 
@@ -104,11 +104,11 @@ BENCHMARK = Benchmark(
     title="Attributes from raw faces (SensorSift, Table 2)",
     tasks=tasks,
     methods=(
-        Method("linear_svm", "attributes:linear_svm", {"C": 10}),
-        Method("nearest_neighbours", "attributes:nearest_neighbours", {"neighbours": 9}),
-        Method("random_forest", "attributes:random_forest", {"trees": 500}),
-        Method("rbf_svm", "attributes:rbf_svm", {"C": 10}),
-        Method("neural_network", "attributes:neural_network", {"units": 100, "epochs": 500}),
+        Method("linear_svm", "sifts:linear_svm", {"C": 10}),
+        Method("nearest_neighbours", "sifts:nearest_neighbours", {"neighbours": 9}),
+        Method("random_forest", "sifts:random_forest", {"trees": 500}),
+        Method("rbf_svm", "sifts:rbf_svm", {"C": 10}),
+        Method("neural_network", "sifts:neural_network", {"units": 100, "epochs": 500}),
     ),
     tables=(
         _table("Aggregate accuracy, Eq. 4 (per cent)", "accuracy", {n: line.accuracy for n, line in PAPER.items()}),

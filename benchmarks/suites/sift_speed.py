@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
-from benchmarks.methods.sifts import LabelledRows, ReleasedNumbers, ScaledCovariances
+from benchmarks.methods.sifts import Halves, LabelledRows, ScaledCovariances
 from benchmarks.results import Result
 from benchmarks.table import Cell, Found, Grid, Rows, cpu, ratios
 from blindsight.errors import InputError
@@ -51,7 +51,7 @@ def _pose(leak: float, rows: int, seed: int) -> Problem:
     signal = 0.6 * z[:, 0] + 0.6 * z[:, 1] * z[:, 2] + 0.5 * np.sin(2 * z[:, 3])
     private = (leak * signal + rng.standard_normal(rows) > 0).astype(np.int8)
     half = rows // 2
-    given = ReleasedNumbers(released[:half], private[:half], released[half:])
+    given = Halves(released[:half], private[:half], released[half:])
     return Problem(given, partial(score, private[half:]))
 
 

@@ -6,8 +6,8 @@ import pytest
 from benchmarks import command, harness
 from benchmarks.command import HERE, load_suite, main, suite_names
 from benchmarks.harness import Settings
-from benchmarks.methods.attributes import LabelledFeatures
 from benchmarks.methods.noise import NoiseRequest
+from benchmarks.methods.sifts import Halves
 from benchmarks.results import Result, check_name
 from benchmarks.suites import attributes, noise
 from benchmarks.table import render
@@ -23,7 +23,7 @@ def test_every_classifier_learns_an_attribute_and_skips_unknown_labels(method):
     labels = truth[:160].copy()
     labels[::5, 0] = -1
     arguments = {**method.arguments} | ({"trees": 20} if "trees" in method.arguments else {})
-    predicted = method.load()(LabelledFeatures(features[:160], labels, features[160:]), seed=0, **arguments)
+    predicted = method.load()(Halves(features[:160], labels, features[160:]), seed=0, **arguments)
     assert predicted.shape == (80, 2)
     assert set(np.unique(predicted)) == {0, 1}
     assert np.mean(predicted == truth[160:]) > 0.85
@@ -137,7 +137,8 @@ def test_every_benchmark_runs_to_the_end(name, tmp_path):
     }
     assert expected.get(name, "") in page
     if name in ("hash-private", "hash-tables", "ppdl-cost", "ppdl-days", "ppdl-share"):
-        assert page.count("not measured") == (name == "hash-tables")  # the paper has no PITQ with the right rotation
+        # the paper has no PITQ with the right rotation; a quick run has no CIFAR-10 and no Caltech-101
+        assert page.count("not measured") == {"hash-tables": 1, "hash-private": 8}.get(name, 0)
     if name == "sift-speed":  # the same verdicts by both
         totals = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| all five")]
         assert len(totals) == 2
