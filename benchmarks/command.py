@@ -1,17 +1,16 @@
 """The command line: run one benchmark or all, write results, render tables."""
 
 import argparse
-import importlib
 import pkgutil
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import benchmarks.suites
 from benchmarks.harness import Benchmark, Settings, label, never, recorded, run
 from benchmarks.machine import commit
 from benchmarks.results import Result
+from benchmarks.suites import SUITES
 from benchmarks.table import render
 from blindsight.errors import BlindsightError, InputError, UnknownNameError
 from blindsight.files import atomic_writer
@@ -23,12 +22,12 @@ def main(words: Sequence[str] | None = None) -> int:
     """Do what the words ask; return 0, 1 if a method failed, 2 if the words make no sense, 130 if interrupted."""
     options = _parser().parse_args(words)
     try:
-        if options.list or not (options.name or options.all or options.tables):
+        if options.list or not (options.names or options.all or options.tables):
             for name in suite_names():
                 print(f"{name:<16} {load_suite(name).title}")
             return 0
         if options.tables:
-            for name in suite_names() if options.name is None else [options.name]:
+            for name in options.names or suite_names():
                 for settings in (Settings(recorded=True), Settings(recorded=True, full=True)):
                     benchmark = load_suite(name)
                     if (options.output / "results" / label(benchmark, settings)).exists():
@@ -37,7 +36,9 @@ def main(words: Sequence[str] | None = None) -> int:
         if options.all:
             return 0 if _run_all(options) else 1
         settings = Settings(options.data_dir, options.quick, options.full)
-        return 0 if _run(options.name, settings, options, never if options.force else lambda result: True) else 1
+        keep = never if options.force else lambda result: True
+        answered = [_run(name, settings, options, keep) for name in options.names]
+        return 0 if all(answered) else 1
     except KeyboardInterrupt:
         _say("stopped; every result so far is kept, the same command goes on from there.")
         return 130
@@ -47,15 +48,15 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def suite_names() -> list[str]:
-    """Return the names of all benchmarks: those of their modules, with hyphens."""
-    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(benchmarks.suites.__path__))
+    """Return the names of all benchmarks."""
+    return sorted(SUITES)
 
 
 def load_suite(name: str) -> Benchmark:
     """Return the benchmark of that name."""
-    if name not in suite_names():
-        raise UnknownNameError("benchmark", name, suite_names())
-    suite: Benchmark = importlib.import_module(f"benchmarks.suites.{name.replace('-', '_')}").BENCHMARK
+    if name not in SUITES:
+        raise UnknownNameError("benchmark", name, SUITES)
+    suite: Benchmark = pkgutil.resolve_name(f"benchmarks.suites.{SUITES[name]}")
     return suite
 
 
@@ -82,7 +83,8 @@ def _run(name: str, settings: Settings, options: argparse.Namespace, keep: Calla
 
 
 def _run_all(options: argparse.Namespace) -> bool:
-    """Measure every benchmark with this commit, large versions that have a table too, and say how long each took.
+    """Measure every benchmark, or those named, with this commit, large versions that have a table too; say how long
+    each took.
 
     What this commit measured before is kept, so that an interrupted call goes on; benchmarks whose data are not here
     are named at the end.
@@ -93,7 +95,7 @@ def _run_all(options: argparse.Namespace) -> bool:
         return code is not None and result.commit == code
 
     done, ok = [], True
-    for name, full in ((name, full) for name in suite_names() for full in (False, True)):
+    for name, full in ((name, full) for name in options.names or suite_names() for full in (False, True)):
         settings = Settings(options.data_dir, options.quick, full)
         if full and (
             options.quick or not (options.output / "tables" / f"{label(load_suite(name), settings)}.md").exists()
@@ -114,9 +116,9 @@ def _run_all(options: argparse.Namespace) -> bool:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks/run.py", description=__doc__)
-    parser.add_argument("name", nargs="?", help="the benchmark; without it, all are listed")
+    parser.add_argument("names", nargs="*", metavar="name", help="a benchmark, or several; without it, all are listed")
     parser.add_argument("--list", action="store_true", help="list the benchmarks")
-    parser.add_argument("--all", action="store_true", help="measure every benchmark with this commit")
+    parser.add_argument("--all", action="store_true", help="measure every benchmark, or those named, with this commit")
     parser.add_argument("--tables", action="store_true", help="only write tables anew from what is recorded")
     parser.add_argument("--data-dir", type=Path, help="folder with data that are not shipped")
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default 0)")

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import numpy as np
 
 from benchmarks.machine import Cost, commit, machine, measured, package_versions
 from benchmarks.results import Argument, Result, argument_text, read_result, result_path, write_result
-from benchmarks.table import Grid, Section
+from benchmarks.table import Show
 from blindsight.errors import InputError, UnknownNameError
 
 Say = Callable[[str], None]
@@ -77,6 +78,12 @@ class Method:
     def __str__(self) -> str:
         return f"{self.name} ({argument_text(self.arguments)})"
 
+    @classmethod
+    def over(cls, name: str, adapter: str, **arguments: Argument | tuple[Argument, ...]) -> tuple["Method", ...]:
+        """Return a method for each combination of those arguments that are given several values."""
+        lists = [value if isinstance(value, tuple) else (value,) for value in arguments.values()]
+        return tuple(cls(name, adapter, dict(zip(arguments, each, strict=True))) for each in product(*lists))
+
     def load(self) -> Callable[..., Any]:
         """Import the function."""
         place = self.adapter if "." in self.adapter else f"benchmarks.methods.{self.adapter}"
@@ -92,7 +99,7 @@ class Benchmark:
     title: str
     tasks: Callable[[Settings], Sequence[Task]]
     methods: tuple[Method, ...]
-    sections: Callable[[Sequence[Result]], Sequence[Section | Grid]]
+    tables: tuple[Show, ...]
     notes: tuple[str, ...] = ()  # what differs from the paper, and anything else a reader must know
     runs: int = 3
 

@@ -20,18 +20,27 @@ Floats = NDArray[np.float32]
 Labels = NDArray[np.int8]
 Pictures = tuple[Floats, NDArray[np.int64]]
 
+FILES = {
+    "caltech101-1280": "caltech101-efficientnet1280.npz",
+    "caltech101-2048": "caltech101-resnet2048.npz",
+    "utkface": "utkface64.npz",
+}
+"""What is kept in a folder of one's own; all others are fetched."""
+
 SAID = {
     "cifar10": "CIFAR-10, 60,000 pictures, EfficientNet-lite0 features (1280)",
     "fashion-mnist": "Fashion-MNIST, 70,000 pictures, grey pixels of unit length (784)",
+    "caltech101-1280": "Caltech-101 without background (caltech101-efficientnet1280.npz)",
+    "caltech101-2048": "Caltech-101 without background (caltech101-resnet2048.npz)",
+    "utkface": "3,000 faces by EfficientNet-lite0 (utkface64.npz)",
 }
-_DRAWN = "drawn numbers in place of pictures"
 
 
 def usable(settings: Settings, names: Sequence[str]) -> tuple[str, ...]:
     """Return those of the collections that are here; say what the others lack, and refuse if none is left."""
     if settings.quick or settings.recorded:
         return tuple(names)
-    lacking = {name: lack for name in names if (lack := _lack(name))}
+    lacking = {name: lack for name in names if (lack := _lack(settings, name))}
     left = tuple(name for name in names if name not in lacking)
     if not left:
         raise InputError(f"there are no pictures: {'; '.join(lacking.values())}. --quick draws numbers instead.")
@@ -42,26 +51,39 @@ def usable(settings: Settings, names: Sequence[str]) -> tuple[str, ...]:
 
 def described(settings: Settings, name: str) -> str:
     """Describe a collection for the table."""
-    return _DRAWN if settings.quick else SAID[name]
+    return "drawn numbers in place of pictures" if settings.quick else SAID[name]
 
 
 def pictures(settings: Settings, name: str) -> Pictures:
     """Return features and classes, those published for training first."""
-    return drawn(720, 80) if settings.quick else _fetched(name)
+    if settings.quick:
+        return drawn(540, 40, 12, 1.5) if name in FILES else drawn(720, 80)
+    return _caltech(settings.file(FILES[name])) if name in FILES else _fetched(name)
 
 
 @cache
-def drawn(count: int, dimensions: int, classes: int = 10) -> Pictures:
+def drawn(count: int, dimensions: int, classes: int = 10, apart: float = 0.7) -> Pictures:
     """Draw rows around a point for every class."""
     rng = np.random.default_rng(0)
     labels = rng.permutation(np.arange(count) % classes)
-    centres = 0.7 * rng.standard_normal((classes, dimensions))
+    centres = apart * rng.standard_normal((classes, dimensions))
     return (centres[labels] + rng.standard_normal((count, dimensions))).astype(np.float32), labels
 
 
 @cache
 def _tell_once(line: str) -> None:
     print(line, file=sys.stderr)
+
+
+@cache
+def _caltech(path: Path | None) -> Pictures:
+    from blindsight.data import load
+
+    assert path is not None
+    dataset = load("caltech101", path=path, background=False)
+    assert dataset.features is not None
+    assert dataset.labels is not None
+    return dataset.features, dataset.labels
 
 
 @cache
@@ -75,10 +97,13 @@ def _fetched(name: str) -> Pictures:
     return extract(dataset, pipeline, cache=cache_folder()), dataset.labels
 
 
-def _lack(name: str) -> str:
+def _lack(settings: Settings, name: str) -> str:
     """Say what a collection lacks, or nothing."""
     from blindsight.data import catalogue
 
+    if name in FILES:
+        where = "no --data-dir was given with" if settings.data_dir is None else f"{settings.data_dir} lacks"
+        return "" if settings.file(FILES[name]) else f"{where} {FILES[name]}"
     if not any(entry.name == name and entry.is_here() for entry in catalogue()):
         return f"{name} is not here (blindsight data fetch {name})"
     if name == "cifar10" and find_spec("torch") is None:
@@ -86,7 +111,7 @@ def _lack(name: str) -> str:
     return ""
 
 
-UTKFACE_FILE = "utkface64.npz"
+UTKFACE_FILE = FILES["utkface"]
 FACES, COMPONENTS = 6000, 300
 FACE_ATTRIBUTES = (
     "male",
@@ -118,11 +143,9 @@ class People:
 
 def utkface_path(settings: Settings) -> Path | None:
     """Return the packed file of UTKFace if it is there; say once if it is not."""
-    path = settings.file(UTKFACE_FILE)
-    if path is None:
-        lack = "no --data-dir was given" if settings.data_dir is None else f"{settings.data_dir} lacks {UTKFACE_FILE}"
-        _tell_once(f"{lack}: what needs UTKFace is not measured.")
-    return path
+    if settings.file(UTKFACE_FILE) is None:
+        _tell_once(f"{_lack(settings, 'utkface')}: its part is not measured.")
+    return settings.file(UTKFACE_FILE)
 
 
 def divided(features: NDArray[np.float32], labels: dict[str, Labels], seed: int, *, scale: bool) -> People:

@@ -1,73 +1,297 @@
-"""Tables from recorded results: the paper's figure, ours, the difference; then what differs, the data, the machine."""
+"""Tables from recorded results, declared by each suite: figures crosswise (`Table`), what was claimed of them
+(`Claims`), or any function of what was found. Means, spreads, verdicts and the paper's column are made here alone.
+"""
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, cast
 
 from benchmarks.results import Result, argument_text
 
 if TYPE_CHECKING:
     from benchmarks.harness import Benchmark, Task
 
+Values = tuple[float, ...]
+"""A figure in every run."""
 
-@dataclass(frozen=True)
-class Row:
-    """One figure: our value in every run, and the paper's where it has one, in the same unit."""
+Cell = str | Values
+Rows = list[Sequence[Cell]]
+Figure = str | tuple[str, ...] | Callable[[Result], float]
+"""A score by its name, the sum of several, or whatever is computed from a result."""
 
-    name: str
-    ours: tuple[float, ...]
-    paper: float | None = None
-
-
-@dataclass(frozen=True)
-class Section:
-    """Rows of one kind, all written with `digits` decimals."""
-
-    title: str
-    rows: tuple[Row, ...]
-    digits: int = 2
-    note: str = ""
+Ask = Mapping[str, Any]
+"""What a cell shows. Which results: `dataset`, `method` (patterns of the shell's), `exactly` (all arguments), or any
+argument by its name. Which figure of them: `figure` times `scale`, or `values`, a function of them all. Or a `text`, by
+the name of the row."""
 
 
-Cell = str | tuple[float, ...]
-"""A text, or a figure's value in every run."""
+def cpu(result: Result) -> float:
+    """The figure that every result has."""
+    return result.cpu_seconds
+
+
+class Found(tuple[Result, ...]):
+    """Results to choose from and to ask for figures."""
+
+    __slots__ = ()
+
+    def __call__(self, dataset: str = "*", method: str = "*", exactly: Ask | str | None = None, **some: Any) -> "Found":
+        """Keep the results of these datasets and methods that have some arguments, or exactly these."""
+        text = exactly if exactly is None or isinstance(exactly, str) else argument_text(exactly)
+        return Found(
+            result
+            for result in self
+            if fnmatchcase(result.dataset, dataset)
+            and fnmatchcase(result.method, method)
+            and (text is None or text == argument_text(result.arguments))
+            and some.items() <= result.arguments.items()
+        )
+
+    def names(self, *kinds: str) -> list[tuple[Any, ...]]:
+        """Return what there is of datasets, methods or arguments, or of their combinations, as they come."""
+        known = ({"dataset": r.dataset, "method": r.method, "exactly": argument_text(r.arguments)} for r in self)
+        found = ({**names, **r.arguments} for names, r in zip(known, self, strict=True))
+        return list(dict.fromkeys(tuple(each.get(kind) for kind in kinds) for each in found))
+
+    def parts(self, name: str, depth: int = 1) -> "Found":
+        """Take results apart: what their scores are of, up to the slash of this `depth`, becomes an argument."""
+        found: dict[tuple[int, str], Result] = {}
+        for place, result in enumerate(self):
+            for score, value in result.score.items():
+                about, figure = "/".join(score.split("/")[:depth]), "/".join(score.split("/")[depth:])
+                blank = replace(result, arguments={**result.arguments, name: about}, score={})
+                cast(dict[str, float], found.setdefault((place, about), blank).score)[figure] = value
+        return Found(found.values())
+
+    def runs(self, figure: Figure, scale: float = 1.0, *, timed: bool = False) -> dict[Any, float]:
+        """Return a figure by seed; times are compared only within one call of the harness, so by seed and session.
+
+        Where a run has several, their mean counts.
+        """
+        found: dict[Any, list[float]] = {}
+        for r in self:
+            if (value := _figure(r, figure)) is not None:
+                found.setdefault((r.seed, r.session) if timed else r.seed, []).append(scale * value)
+        return {run: statistics.fmean(values) for run, values in found.items()}
+
+    def of(self, figure: Figure, scale: float = 1.0) -> Values:
+        """Return a figure of every result that has it."""
+        return tuple(scale * value for r in self if (value := _figure(r, figure)) is not None)
+
+
+def _figure(result: Result, figure: Figure) -> float | None:
+    if callable(figure):
+        return figure(result)
+    names = (figure,) if isinstance(figure, str) else figure
+    return sum(result.score[name] for name in names) if all(name in result.score for name in names) else None
+
+
+def leads(first: Found, second: Found, figure: Figure, scale: float = 1.0) -> Values:
+    """Return by how much the first is ahead of the second, in every run that has both."""
+    ours, theirs = first.runs(figure, scale), second.runs(figure, scale)
+    return tuple(ours[run] - theirs[run] for run in ours if run in theirs)
+
+
+def ratios(above: Found, below: Found, figure: Figure = cpu, of: Figure | None = None) -> Values:
+    """Return how many times the second's figure the first's is, in every call of the harness that measured both."""
+    top, bottom = above.runs(figure, timed=True), below.runs(of or figure, timed=True)
+    return tuple(top[run] / bottom[run] for run in top if run in bottom)
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Rows of several figures, all written with three significant digits."""
+    """A table as it is shown; names of columns may have bars between them. Figures have so many digits, or three that
+    count.
+    """
 
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    columns: str | Sequence[str]
+    rows: Sequence[Sequence[Cell]]
     note: str = ""
+    digits: int | None = None
 
 
-def heads(text: str) -> tuple[str, ...]:
-    """Return the columns of a grid, written with bars between them.
+@dataclass(frozen=True)
+class Table:
+    """Figures crosswise: a row, a column and what is `common` to all say together what a cell shows.
 
-    >>> heads("| CPU s | MB")
-    ('', 'CPU s', 'MB')
+    Rows are an `Ask` by name, or a list of cells that stands for itself; or names of what there is ("method dataset"),
+    each combination a row. Columns are names with bars between them, the first that of the rows: "AUC = auc" is the
+    figure `auc`, "MB = bytes * 1e-6" a multiple, `cpu_seconds` what every result has; `more` of them follow by name.
+    Without columns there is one figure, and the `paper`'s. With `each`, a kind of names, there is a table for each.
     """
-    return tuple(map(str.strip, text.split("|")))
+
+    title: str
+    rows: Mapping[str, Ask | list[Cell]] | str
+    columns: str = ""
+    note: str = ""
+    digits: int | None = None
+    more: Mapping[str, Ask] = field(default_factory=dict)
+    common: Ask = field(default_factory=dict)
+    paper: Mapping[str, float] = field(default_factory=dict)
+    each: str = ""
+
+    def __call__(self, found: Found) -> Iterator[Grid]:
+        for (name,) in found.names(self.each) if self.each else [("",)]:
+            yield self._grid(self.title.format(name), found(**{self.each: name}) if self.each else found)
+
+    def _grid(self, title: str, found: Found) -> Grid:
+        rows = self._rows(found)
+        columns = _columns(self.columns) + [{"said": said, **ask} for said, ask in self.more.items()]
+        if columns:
+            cells: Rows = [
+                [*names, *row]
+                if isinstance(row, list)
+                else [
+                    *names,
+                    *(_cell(found, {**self.common, **row, **c}, " ".join(names)) for c in columns if len(c) > 1),
+                ]
+                for names, row in rows
+            ]
+            return Grid(title, [str(column["said"]) for column in columns], cells, self.note, self.digits)
+        ours = {
+            names[0]: _cell(found, {**self.common, **row}, names[0]) for names, row in rows if isinstance(row, Mapping)
+        }
+        if not self.paper:
+            return Grid(title, " | measured", list(ours.items()), self.note, self.digits)
+        pairs = [(name, *beside(self.paper.get(name), cell, self.digits)) for name, cell in ours.items()]
+        return Grid(title, " | paper | ours | difference", pairs, self.note, self.digits)
+
+    def _rows(self, found: Found) -> list[tuple[tuple[str, ...], Ask | list[Cell]]]:
+        if not isinstance(self.rows, str):
+            return [((name,), row) for name, row in self.rows.items()]
+        kinds = self.rows.split()
+        return [(tuple(f"{n}" for n in names), dict(zip(kinds, names, strict=True))) for names in found.names(*kinds)]
+
+
+def beside(paper: float | None, ours: Cell, digits: int | None) -> tuple[Cell, Cell, Cell]:
+    """Return the paper's figure, ours and the difference, as far as they are known."""
+    if paper is None or not ours or isinstance(ours, str):
+        return "-" if paper is None else f"{paper:.{digits}f}", ours, "-"
+    return f"{paper:.{digits}f}", ours, f"{statistics.fmean(ours) - paper:+.{digits}f}"
+
+
+def _columns(text: str) -> list[Ask]:
+    """Read columns; those without a figure are for the names of rows.
+
+    >>> _columns("attack | AUC = auc | MB = bytes * 1e-6")[1:]
+    [{'said': 'AUC', 'figure': 'auc', 'scale': 1.0}, {'said': 'MB', 'figure': 'bytes', 'scale': 1e-06}]
+    """
+    found: list[Ask] = []
+    for column in text.split("|") if text else ():
+        said, _, figure = map(str.strip, column.partition(" = "))
+        name, _, scale = figure.partition(" * ")
+        figures = {"figure": cpu if name == "cpu_seconds" else name, "scale": float(scale or 1)}
+        found.append({"said": said, **(figures if figure else {})})
+    return found
+
+
+def _cell(found: Found, ask: Ask, name: str) -> Cell:
+    if "text" in ask:
+        return str(ask["text"].get(name, "-"))
+    chosen = found(**{name: ask[name] for name in ask if name not in ("said", "figure", "scale", "values")})
+    if "values" in ask:
+        cell: Cell = ask["values"](chosen)
+        return cell
+    return chosen.of(ask["figure"], ask.get("scale", 1.0))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is said of a figure: at least, or at most, so much."""
+
+    said: str
+    values: Callable[[Found], Values] | Values
+    least: float | None = None
+    most: float | None = None
+
+    def measured(self, found: Found) -> Values:
+        return self.values(found) if callable(self.values) else self.values
+
+    @property
+    def bound(self) -> str:
+        return f"at most {self.most:g}" if self.least is None else f"at least {self.least:g}"
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Claims, what was measured, and the verdicts."""
+
+    title: str
+    claims: Sequence[Claim] | Callable[[Found], Sequence[Claim]]
+    words: tuple[str, str] = ("confirmed", "refuted")
+    note: str = ""
+    digits: int | None = None
+
+    def __call__(self, found: Found) -> Grid:
+        claims = self.claims(found) if callable(self.claims) else self.claims
+        rows = []
+        for claim in claims:
+            values = claim.measured(found)
+            rows.append((claim.said, values, claim.bound, verdict(values, claim.least, claim.most, self.words)))
+        return Grid(self.title, " | measured | bound | verdict", rows, self.note, self.digits)
+
+
+Show = Callable[[Found], Grid | Iterable[Grid]]
+
+
+def verdict(
+    values: Sequence[float],
+    least: float | None = None,
+    most: float | None = None,
+    words: tuple[str, str] = ("reached", "missed"),
+) -> str:
+    """Compare the mean with the bound; undecided where the spread of the runs covers it."""
+    if not values:
+        return "not measured"
+    margin = (most or 0.0) - statistics.fmean(values) if least is None else statistics.fmean(values) - least
+    if len(values) > 1 and abs(margin) < statistics.stdev(values):
+        return "undecided"
+    return words[0] if margin >= 0 else words[1]
+
+
+def spread(values: Values, digits: int | None = None) -> str:
+    """Write the mean of all runs with so many digits, or three that count, and their deviation if there are several."""
+    if not values:
+        return "-"
+    mean = statistics.fmean(values)
+    if digits is None:
+        digits = max(0, 2 - math.floor(math.log10(abs(mean)))) if mean else 0
+    return f"{mean:.{digits}f}" + (f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else "")
+
+
+def shown(benchmark: "Benchmark", results: Sequence[Result]) -> list[Grid]:
+    """Return the benchmark's tables that have a row."""
+    grids: list[Grid] = []
+    for show in benchmark.tables:
+        made = show(Found(results))
+        grids += [made] if isinstance(made, Grid) else made
+    return [grid for grid in grids if grid.rows]
 
 
 def render(benchmark: "Benchmark", tasks: Sequence["Task"], results: Sequence[Result]) -> str:
     """Return the whole page as Markdown; the same results give the same page."""
     good = [result for result in results if result.ok]
-    failed = [result for result in results if not result.ok]
-    sections = benchmark.sections(good)
+    grids, seeds = shown(benchmark, good), sorted({result.seed for result in good})
     blocks = [f"# {benchmark.title}"]
-    for section in sections:
-        lines = _grid(section) if isinstance(section, Grid) else _comparison(section)
-        blocks += [f"## {section.title}", _markdown(lines), *filter(None, [section.note])]
-    blocks.append(_runs(sorted({result.seed for result in good})))
+    for grid in grids:
+        columns = grid.columns if isinstance(grid.columns, str) else " | ".join(grid.columns)
+        rule = " | ".join(["---", *["---:"] * columns.count("|")])
+        rows = (" | ".join(c if isinstance(c, str) else spread(c, grid.digits) for c in row) for row in grid.rows)
+        lines = [f"| {line} |" for line in (columns, rule, *rows)]
+        blocks += [f"## {grid.title}", "\n".join(lines), *filter(None, [grid.note])]
+    if len(seeds) > 1:
+        blocks.append(f"Means over {len(seeds)} runs (seeds {', '.join(map(str, seeds))}) ± their standard deviation.")
+    else:
+        blocks.append(f"One run, seed {seeds[0]}." if seeds else "No results yet.")
+    papers = any(" | paper | " in grid.columns for grid in grids)
     lists = {
-        "What differs from the paper" if any(map(_has_paper, sections)) else "Notes": benchmark.notes,
+        "What differs from the paper" if papers else "Notes": benchmark.notes,
         "Data": [f"`{task.dataset}`: {task.description}" for task in tasks],
-        "Failed": [_failure(result) for result in failed],
+        "Failed": [f"{_where(r)} on {r.dataset}, seed {r.seed}: {r.error}" for r in results if not r.ok],
         "Methods": _costs(good),
         "Machine and versions": _circumstances(good),
     }
@@ -75,83 +299,19 @@ def render(benchmark: "Benchmark", tasks: Sequence["Task"], results: Sequence[Re
     return "\n\n".join(blocks) + "\n"
 
 
-def verdict(values: Sequence[float], least: float, words: tuple[str, str] = ("confirmed", "refuted")) -> str:
-    """Compare the mean with the bound; undecided where the spread of the runs covers it."""
-    if not values:
-        return "not measured"
-    margin = statistics.fmean(values) - least
-    if len(values) > 1 and abs(margin) < statistics.stdev(values):
-        return "undecided"
-    return words[0] if margin >= 0 else words[1]
-
-
-def _runs(seeds: Sequence[int]) -> str:
-    if not seeds:
-        return "No results yet."
-    if len(seeds) == 1:
-        return f"One run, seed {seeds[0]}."
-    return f"Means over {len(seeds)} runs (seeds {', '.join(map(str, seeds))}) ± their standard deviation."
-
-
-def _has_paper(section: Section | Grid) -> bool:
-    return isinstance(section, Section) and any(row.paper is not None for row in section.rows)
-
-
-def _markdown(lines: list[list[str]]) -> str:
-    header, *rows = lines
-    rule = ["---", *["---:"] * (len(header) - 1)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *rows))
-
-
-def _grid(grid: Grid) -> list[list[str]]:
-    rows = ([cell if isinstance(cell, str) else _significant(cell) for cell in row] for row in grid.rows)
-    return [list(grid.columns), *rows]
-
-
-def _significant(values: tuple[float, ...]) -> str:
-    size = abs(statistics.fmean(values)) if values else 0.0
-    return spread(values, max(0, 2 - math.floor(math.log10(size))) if size else 0)
-
-
-def _comparison(section: Section) -> list[list[str]]:
-    with_paper = _has_paper(section)
-    header = ["", "paper", "ours", "difference"] if with_paper else ["", "measured"]
-    lines = [header]
-    for row in section.rows:
-        ours = spread(row.ours, section.digits)
-        lines.append([row.name, *_beside(row, ours, section.digits)] if with_paper else [row.name, ours])
-    return lines
-
-
-def _beside(row: Row, ours: str, digits: int) -> list[str]:
-    paper = "-" if row.paper is None else f"{row.paper:.{digits}f}"
-    if row.paper is None or not row.ours:
-        return [paper, ours, "-"]
-    return [paper, ours, f"{statistics.fmean(row.ours) - row.paper:+.{digits}f}"]
-
-
-def spread(values: tuple[float, ...], digits: int) -> str:
-    """Write the mean of all runs, and their deviation if there are several."""
-    if not values:
-        return "-"
-    mean = f"{statistics.fmean(values):.{digits}f}"
-    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
-
-
-def _failure(result: Result) -> str:
-    return (
-        f"{result.method} ({argument_text(result.arguments)}) on {result.dataset}, seed {result.seed}: {result.error}"
-    )
+def _where(result: Result) -> str:
+    return f"{result.method} ({argument_text(result.arguments)})"
 
 
 def _costs(results: Sequence[Result]) -> list[str]:
-    lines = []
-    for key in dict.fromkeys((r.dataset, r.method, argument_text(r.arguments)) for r in results):
-        group = [r for r in results if (r.dataset, r.method, argument_text(r.arguments)) == key]
-        cpu = statistics.fmean(r.cpu_seconds for r in group)
-        memory = max(r.peak_memory_bytes for r in group) / 2**20
-        lines.append(f"{key[0]}, {key[1]} ({key[2]}): {cpu:.2f} CPU s a run, peak {memory:.0f} MiB")
-    return lines
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(f"{result.dataset}, {_where(result)}", []).append(result)
+    return [
+        f"{name}: {statistics.fmean(r.cpu_seconds for r in group):.2f} CPU s a run, "
+        f"peak {max(r.peak_memory_bytes for r in group) / 2**20:.0f} MiB"
+        for name, group in groups.items()
+    ]
 
 
 def _circumstances(results: Sequence[Result]) -> list[str]:

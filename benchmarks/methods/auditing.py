@@ -3,6 +3,7 @@
 Everybody is given the trained model, the rows in question and how such models are trained; nobody who was a member.
 """
 
+import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ def art_rule(given: Suspects, *, seed: int) -> Scores:
     """Call a row a member where the model is right."""
     from art.attacks.inference.membership_inference import MembershipInferenceBlackBoxRuleBased
 
-    found = MembershipInferenceBlackBoxRuleBased(_wrapped(given.model)).infer(given.X, given.y)
+    found = MembershipInferenceBlackBoxRuleBased(wrapped(given.model)).infer(given.X, given.y)
     return np.asarray(found, dtype=np.float64).ravel()
 
 
@@ -99,7 +100,7 @@ def art_black_box(given: Suspects, *, seed: int, shadows: int, kind: str) -> Sco
     """Learn how members look from ART's own shadow models, trained on the rows under attack."""
     from art.attacks.inference.membership_inference import MembershipInferenceBlackBox, ShadowModels
 
-    target, classes = _wrapped(given.model), len(np.unique(given.y))
+    target, classes = wrapped(given.model), len(np.unique(given.y))
     made = ShadowModels(target, num_shadow_models=shadows, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -109,7 +110,9 @@ def art_black_box(given: Suspects, *, seed: int, shadows: int, kind: str) -> Sco
     return np.asarray(attack.infer(given.X, given.y, probabilities=True), dtype=np.float64)[:, -1]
 
 
-def _wrapped(model: MLPClassifier) -> Any:
+def wrapped(model: MLPClassifier) -> Any:
+    """Return the model as ART sees it."""
+    logging.getLogger("art").setLevel(logging.ERROR)  # it wonders about every model that is yet to be trained
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from art.estimators.classification.scikitlearn import ScikitlearnClassifier

@@ -28,7 +28,7 @@ from blindsight.search.symbols import KaryResponse
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
 
-Found = dict[str, NDArray[Any]]
+Ranked = dict[str, NDArray[Any]]
 """Either codes of `queries` and `items`, or one of k `symbols` per item and the queries' `scores` of them, (q, k).
 
 `chosen` may tell how many cells and symbols the method decided on.
@@ -72,23 +72,23 @@ class PrivateCollection:
     lengths: tuple[Floats, Floats]
 
 
-def by_codes(queries: NDArray[np.uint8], items: NDArray[np.uint8]) -> Found:
+def by_codes(queries: NDArray[np.uint8], items: NDArray[np.uint8]) -> Ranked:
     """Answer with packed codes: the nearest item comes first."""
     return {"queries": queries, "items": items}
 
 
-def by_symbols(scores: NDArray[Any], symbols: NDArray[np.int64]) -> Found:
+def by_symbols(scores: NDArray[Any], symbols: NDArray[np.int64]) -> Ranked:
     """Answer with one symbol per item: that with the highest score comes first."""
     return {"scores": scores, "symbols": symbols}
 
 
-def blindsight(given: Unlabelled, *, seed: int, bits: int) -> dict[str, Found]:
+def blindsight(given: Unlabelled, *, seed: int, bits: int) -> dict[str, Ranked]:
     """Learn by our ITQ with its defaults: 50 iterations over all rows."""
     function = ITQ(bits, random_state=seed).fit(given.train).function_
     return {"codes": by_codes(function(given.queries), function(given.database))}
 
 
-def by_faiss(given: Unlabelled, *, seed: int, bits: int) -> dict[str, Found]:
+def by_faiss(given: Unlabelled, *, seed: int, bits: int) -> dict[str, Ranked]:
     """Learn by faiss's ITQTransform with its defaults: 50 iterations over a sample of the rows; the seed is its own."""
     transform = faiss.ITQTransform(given.train.shape[1], bits, True)
     transform.train(given.train)
@@ -104,7 +104,7 @@ LEARNERS: dict[str, type[HashLearner]] = {
 }
 
 
-def phashing(given: Searchable, *, seed: int, learner: str, bits: int) -> dict[str, Found]:
+def phashing(given: Searchable, *, seed: int, learner: str, bits: int) -> dict[str, Ranked]:
     """Learn from what the learner can use; answer without flips ("inf") and for every epsilon."""
     kind = LEARNERS[learner]
     seeded: dict[str, Any] = {} if kind is SH else {"random_state": seed}
@@ -115,7 +115,7 @@ def phashing(given: Searchable, *, seed: int, learner: str, bits: int) -> dict[s
     return {epsilon: by_codes(queries, items) for epsilon, items in {"inf": codes, **flipped}.items()}
 
 
-def pitq(given: Searchable, *, seed: int, bits: int, epsilon: float, step: Any) -> dict[str, Found]:
+def pitq(given: Searchable, *, seed: int, bits: int, epsilon: float, step: Any) -> dict[str, Ranked]:
     """Answer by PITQ (Algorithm 3) with the paper's rotation or with the right one."""
     hasher = PITQ(bits, epsilon, step=step, random_state=seed).fit(given.database)
     return {f"{epsilon:g}": by_codes(hasher.transform(given.queries), hasher.codes_)}
@@ -124,14 +124,14 @@ def pitq(given: Searchable, *, seed: int, bits: int, epsilon: float, step: Any) 
 _SYMBOLS = {1: 3, 2: 6, 4: 10, 8: 32}
 
 
-def hidden_nowhere(given: PrivateCollection, *, seed: int, learner: str, bits: int) -> dict[str, Found]:
+def hidden_nowhere(given: PrivateCollection, *, seed: int, learner: str, bits: int) -> dict[str, Ranked]:
     """Search by codes without noise, learned from the private rows themselves."""
     kind = LEARNERS[learner]
     hasher = (kind(bits) if kind is SH else kind(bits, random_state=seed)).fit(given.private)
     return {"none": by_codes(hasher.transform(given.queries), hasher.transform(given.private))}
 
 
-def published(given: PrivateCollection, *, seed: int, bits: int) -> dict[str, Found]:
+def published(given: PrivateCollection, *, seed: int, bits: int) -> dict[str, Ranked]:
     """Search as in the paper: PHashing around ITQ, and PITQ, both learned from the private rows."""
     function = ITQ(bits, random_state=seed).fit(given.private).function_
     queries, codes = function(given.queries), function(given.private)
@@ -142,7 +142,7 @@ def published(given: PrivateCollection, *, seed: int, bits: int) -> dict[str, Fo
     return found
 
 
-def noisy_bits(given: PrivateCollection, *, seed: int, bits: int) -> dict[str, Found]:
+def noisy_bits(given: PrivateCollection, *, seed: int, bits: int) -> dict[str, Ranked]:
     """Release ITQ's codes by randomised response on every bit, and by the Hamming ball."""
     function = ITQ(bits, random_state=seed).fit(given.public).function_
     queries, codes = function(given.queries), function(given.private)
@@ -151,7 +151,7 @@ def noisy_bits(given: PrivateCollection, *, seed: int, bits: int) -> dict[str, F
     return found | balls
 
 
-def plain_codebook(given: PrivateCollection, *, seed: int) -> dict[str, Found]:
+def plain_codebook(given: PrivateCollection, *, seed: int) -> dict[str, Ranked]:
     """Release the nearest of k centroids by k-ary response; rank by the query's distance from the released one."""
     found = {}
     for epsilon, k in _SYMBOLS.items():
@@ -161,7 +161,7 @@ def plain_codebook(given: PrivateCollection, *, seed: int) -> dict[str, Found]:
     return found
 
 
-def plain_labels(given: PrivateCollection, *, seed: int) -> dict[str, Found]:
+def plain_labels(given: PrivateCollection, *, seed: int) -> dict[str, Ranked]:
     """Release a classifier's answer by k-ary response; rank by how likely the query is of the released class."""
     classifier = LogisticRegression(C=10.0, max_iter=1000).fit(given.public, given.labels)
     scores = classifier.predict_proba(given.queries)
@@ -170,7 +170,7 @@ def plain_labels(given: PrivateCollection, *, seed: int) -> dict[str, Found]:
     return {f"labels/{e}": by_symbols(scores, KaryResponse(k, e).release(answers)) for e in RECORD_EPSILONS}
 
 
-def local(given: PrivateCollection, *, seed: int, labelled: bool) -> dict[str, Found]:
+def local(given: PrivateCollection, *, seed: int, labelled: bool) -> dict[str, Ranked]:
     """Search by the library's local mode with its defaults, without or with the labels of the public rows.
 
     The codebook is the same for every epsilon and takes nearly all of the time: it is learned once.
@@ -181,14 +181,14 @@ def local(given: PrivateCollection, *, seed: int, labelled: bool) -> dict[str, F
     return _by_cells(name, codebook, given.private, given.queries, KEPT_APART if labelled else 1.0)
 
 
-def shipped(given: PrivateCollection, *, seed: int) -> dict[str, Found]:
+def shipped(given: PrivateCollection, *, seed: int) -> dict[str, Ranked]:
     """Search by the library's local mode with the codebook that it ships, which takes features of any length."""
     private, queries = given.lengths
     rows = given.private * private[:, None], given.queries * queries[:, None]
     return _by_cells("shipped", shipped_codebook(), *rows, 1.0)
 
 
-def _by_cells(name: str, codebook: Codebook, private: Floats, queries: Floats, nearly: float) -> dict[str, Found]:
+def _by_cells(name: str, codebook: Codebook, private: Floats, queries: Floats, nearly: float) -> dict[str, Ranked]:
     cells, relevance = codebook.cells_of(private), codebook.relevance_of(queries)
     found = {}
     for epsilon in RECORD_EPSILONS:
@@ -199,14 +199,14 @@ def _by_cells(name: str, codebook: Codebook, private: Floats, queries: Floats, n
     return found
 
 
-def central(given: PrivateCollection, *, seed: int, epsilon: float, delta: float, bits: int) -> dict[str, Found]:
+def central(given: PrivateCollection, *, seed: int, epsilon: float, delta: float, bits: int) -> dict[str, Ranked]:
     """Search by the library's central mode: a private function, learned from the private rows, codes without noise."""
     hasher = CentralHasher(epsilon, delta, clip=1.0, bits=bits, random_state=seed).fit(given.private)
     found = by_codes(hasher.transform(given.queries), hasher.transform(given.private))
     return {f"central/{epsilon:g}": found}
 
 
-def central_start(given: PrivateCollection, *, seed: int, delta: float, bits: int) -> dict[str, Found]:
+def central_start(given: PrivateCollection, *, seed: int, delta: float, bits: int) -> dict[str, Ranked]:
     """Search by the central mode from a public ITQ, and by that ITQ as it is."""
     start = ITQ(bits, random_state=seed).fit(given.public).function_
     assert isinstance(start, LinearHash)

@@ -240,13 +240,13 @@ def aggregator_bytes(figures: Figures) -> float:
     return figures["request"] + figures["contribution"]
 
 
-def calibrate(setting: Setting, *, weights: int = 200_000, repeats: int = 3) -> CostModel:
-    """Play small rounds of up to 60 owners and `weights` weights, and fit the constants: seconds, not minutes.
+def calibrate(setting: Setting, *, weights: int = 200_000, owners: int = 60, repeats: int = 3) -> CostModel:
+    """Play small rounds of up to so many owners and weights, and fit the constants: seconds, not minutes.
 
     Every round is played `repeats` times and the median counts, because a busy machine is slow now and then.
     """
     small, key = setting.per_ciphertext, _key(setting)
-    probes = [(3, small), (60, small), (3, weights), (9, weights // 8)]
+    probes = [(3, small), (owners, small), (3, weights), (9, weights // 8)]
     runs = [[measure(_play(setting, key, *probe)) for probe in probes] for _ in range(repeats)]
     sizes = [size for size, _ in runs[0]]  # the same in all
     constants = {}

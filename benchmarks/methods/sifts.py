@@ -1,4 +1,4 @@
-"""Makers of sifts, and those who attack them.
+"""Makers of sifts, those who attack them, and SensorSift's five classifiers of attributes (its Table 2).
 
 A maker sees no label of the people whom its sifts are judged by, unless the sift cannot be applied without.
 """
@@ -8,7 +8,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, Self
 
 import numpy as np
@@ -133,6 +133,21 @@ def adversarial(given: SiftingData, *, seed: int, components: int) -> Released:
     return released_by_each(given, lambda: AdversarialSift(components, random_state=seed))
 
 
+def inlp(given: SiftingData, *, seed: int, rounds: int, components: int) -> Released:
+    """Release the first numbers of PLS on what `rounds` projections leave."""
+    made = wide(given, seed=seed, maker="inlp", components=components, rounds=rounds)
+    return {name: sift.apply(given.judged) for name, sift in made.items()}
+
+
+def correlation_remover(given: SiftingData, *, seed: int, components: int) -> Released:
+    """Release the first numbers of PLS on what is left, knowing the private label of every judged person."""
+    made = wide(given, seed=seed, maker="correlation-remover", components=components)
+    return {
+        name: sift.apply(np.column_stack([given.judged, given.told[name.split("/")[1]]]).astype(np.float32))
+        for name, sift in made.items()
+    }
+
+
 def symbols(given: SiftingData, *, seed: int, kinds: str) -> Released:
     """Release one bit of each of the `kinds`, names with spaces between; every attribute is learned once."""
     names = list(dict.fromkeys(name for policy in given.policies for name in policy))
@@ -170,23 +185,6 @@ def more_symbols(given: SiftingData, *, seed: int, symbols: str) -> Released:
     return answer
 
 
-def inlp(given: SiftingData, *, seed: int, rounds: int, components: int) -> Released:
-    """Release the first numbers of PLS on what `rounds` projections leave."""
-    mean, scale = given.features.mean(axis=0), np.maximum(given.features.std(axis=0), 1e-6)
-    train, judged = (given.features - mean) / scale, (given.judged - mean) / scale
-    erased = {
-        private: directions(train, given.labels[private], rounds)
-        for private in dict.fromkeys(private for _, private in given.policies)
-    }
-    answer: Released = {}
-    for public, private in given.policies:
-        basis = erased[private]
-        left, left_of_judged = (rows - (rows @ basis) @ basis.T for rows in (train, judged))
-        pls = PPLS(components, 0.0, scale=False).fit(left, given.labels[public], given.labels[private])
-        answer[key((public, private))] = pls.sift_.apply(left_of_judged)
-    return answer
-
-
 def directions(features: Floats, labels: Labels, rounds: int) -> NDArray[np.float32]:
     """Return an orthonormal basis (d, rounds) of what linear classifiers read, each on what the former ones left."""
     left, found = features, np.zeros((features.shape[1], 0), dtype=np.float32)
@@ -197,18 +195,6 @@ def directions(features: Floats, labels: Labels, rounds: int) -> NDArray[np.floa
         left = left - np.outer(left @ direction, direction)
         found = np.column_stack([found, direction])
     return found
-
-
-def correlation_remover(given: SiftingData, *, seed: int, components: int) -> Released:
-    """Release the first numbers of PLS on what is left, knowing the private label of every judged person."""
-    answer: Released = {}
-    for public, private in given.policies:
-        remover = CorrelationRemover(sensitive_feature_ids=[0])
-        train = remover.fit_transform(np.column_stack([given.labels[private], given.features]))
-        judged = remover.transform(np.column_stack([given.told[private], given.judged]))
-        pls = PPLS(components, 0.0, scale=given.scale).fit(train, given.labels[public], given.labels[private])
-        answer[key((public, private))] = pls.sift_.apply(judged)
-    return answer
 
 
 COMPONENTS = 64
@@ -386,38 +372,29 @@ def fare_bound(symbols: NDArray[np.int64], private: NDArray[np.int64], confidenc
     return min(0.5, float(rates @ reach) + slack - 0.5)
 
 
-Make = Callable[[Floats, Labels, Labels, int, bool], LinearSift]
-ROUNDS = 15
-
-
-def wide(given: SiftingData, *, seed: int, maker: str, components: int) -> dict[str, LinearSift]:
+def wide(given: SiftingData, *, seed: int, maker: str, components: int, **more: int) -> dict[str, LinearSift]:
     """Return a sift of so many numbers for every policy."""
     answer = {}
     for public, private in given.policies:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FewerComponentsWarning)  # fewer numbers are an answer
             sides = (given.labels[public], given.labels[private])
-            answer[key((public, private))] = MAKERS[maker](given.features, *sides, components, given.scale)
+            answer[key((public, private))] = MAKERS[maker](given.features, *sides, components, given.scale, **more)
     return answer
 
 
-def _ppls(privacy: float) -> Make:
+def _fitted(learner: Callable[..., SiftLearner]) -> Callable[..., LinearSift]:
     def make(X: Floats, public: Labels, private: Labels, components: int, scale: bool) -> LinearSift:
-        found: LinearSift = PPLS(components, privacy, scale=scale).fit(X, public, private).sift_
+        found: LinearSift = learner(components, scale=scale).fit(X, public, private).sift_
         return found
 
     return make
 
 
-def _leace(X: Floats, public: Labels, private: Labels, components: int, scale: bool) -> LinearSift:
-    found: LinearSift = LeacePLS(components, scale=scale).fit(X, public, private).sift_
-    return found
-
-
-def _inlp(X: Floats, public: Labels, private: Labels, components: int, scale: bool) -> LinearSift:
+def _inlp(X: Floats, public: Labels, private: Labels, components: int, scale: bool, rounds: int = 15) -> LinearSift:
     mean, deviation = _units(X, scale)
     rows = (X - mean) / deviation
-    erased = directions(rows, private, ROUNDS).astype(np.float64)
+    erased = directions(rows, private, rounds).astype(np.float64)
     left = (rows - (rows @ erased) @ erased.T).astype(np.float32)
     matrix = PPLS(components, 0.0, scale=False).fit(left, public, private).sift_.weights.astype(np.float64)
     return _linear(mean, deviation, matrix - erased @ (erased.T @ matrix))
@@ -453,10 +430,10 @@ def _linear(mean: Floats, deviation: Floats, matrix: np.ndarray) -> LinearSift:
     return LinearSift(mean, deviation, without_negligible(matrix / np.linalg.norm(matrix, axis=0)).astype(np.float32))
 
 
-MAKERS: dict[str, Make] = {
-    "ppls": _ppls(1.0),
-    "ppls-infinite": _ppls(np.inf),
-    "leace": _leace,
+MAKERS: dict[str, Callable[..., LinearSift]] = {
+    "ppls": _fitted(partial(PPLS, privacy=1.0)),
+    "ppls-infinite": _fitted(partial(PPLS, privacy=np.inf)),
+    "leace": _fitted(LeacePLS),
     "inlp": _inlp,
     "erased-components": _erased_components,
     "correlation-remover": _correlation_remover,
@@ -537,12 +514,12 @@ def persons(given: list[Draw], *, seed: int, persons: bool) -> list[tuple[float,
 
 
 @dataclass(frozen=True)
-class ReleasedNumbers:
-    """What an attacker may see: what was released of either half's pictures, the private labels of the first half."""
+class Halves:
+    """What a reader may see: numbers of both halves' pictures, but the labels (1, 0, -1 unknown) of the first alone."""
 
-    train: NDArray[np.float64]
-    labels: NDArray[np.int8]
-    test: NDArray[np.float64]
+    train: NDArray[Any]
+    labels: Labels
+    test: NDArray[Any]
 
 
 _ATTACKERS = {attacker.name: attacker for attacker in PAPER}
@@ -550,12 +527,12 @@ for _attacker in PAPER:
     _attacker.make(0)  # so that libraries are imported before the clock starts
 
 
-def attack(given: ReleasedNumbers, *, seed: int, attacker: str) -> NDArray[np.int8]:
+def attack(given: Halves, *, seed: int, attacker: str) -> NDArray[np.int8]:
     """Guess the private label of every test row."""
     return _ATTACKERS[attacker].attack(given.train, given.labels, given.test, seed=seed)
 
 
-def attack_plain(given: ReleasedNumbers, *, seed: int, attacker: str) -> NDArray[np.int8]:
+def attack_plain(given: Halves, *, seed: int, attacker: str) -> NDArray[np.int8]:
     """Guess the private label of every test row."""
     model: Any = {
         "linear SVM": LinearSVC(C=10, random_state=seed),
@@ -568,6 +545,40 @@ def attack_plain(given: ReleasedNumbers, *, seed: int, attacker: str) -> NDArray
         warnings.simplefilter("ignore", ConvergenceWarning)  # after 200 passes the network is good enough to guess
         fitted = make_pipeline(StandardScaler(), model).fit(given.train, given.labels)
     return np.asarray(fitted.predict(given.test), dtype=np.int8)
+
+
+def predict_each(given: Halves, make: Callable[[], Any]) -> NDArray[np.int8]:
+    """Train a fresh classifier for every label on the pictures where it is known; return (test pictures, labels)."""
+    columns = []
+    for labels in given.labels.T:
+        known = labels >= 0
+        columns.append(make().fit(given.train[known], labels[known]).predict(given.test))
+    return np.stack(columns, axis=1)
+
+
+def linear_svm(given: Halves, *, seed: int, C: float) -> NDArray[np.int8]:
+    return predict_each(given, lambda: SVC(kernel="linear", C=C, random_state=seed))
+
+
+def rbf_svm(given: Halves, *, seed: int, C: float) -> NDArray[np.int8]:
+    return predict_each(given, lambda: SVC(C=C, random_state=seed))
+
+
+def nearest_neighbours(given: Halves, *, seed: int, neighbours: int) -> NDArray[np.int8]:
+    return predict_each(given, lambda: KNeighborsClassifier(neighbours))
+
+
+def random_forest(given: Halves, *, seed: int, trees: int) -> NDArray[np.int8]:
+    return predict_each(given, lambda: RandomForestClassifier(trees, random_state=seed))
+
+
+def neural_network(given: Halves, *, seed: int, units: int, epochs: int) -> NDArray[np.int8]:
+    """One hidden layer of tanh units; training ends after so many epochs at the latest."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return predict_each(
+            given, lambda: MLPClassifier((units,), activation="tanh", max_iter=epochs, random_state=seed)
+        )
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,29 @@
-"""One module per benchmark, each with a `BENCHMARK`."""
+"""The benchmarks: where each is declared."""
+
+SUITES = {
+    "attributes": "attributes:BENCHMARK",
+    "audit-peers": "audit_peers:BENCHMARK",
+    "dphe-round": "rounds:DPHE_ROUND",
+    "dphe-tables": "learning:DPHE_TABLES",
+    "hash-asking": "engines:ASKING",
+    "hash-engines": "engines:ENGINES",
+    "hash-private": "hash_private:BENCHMARK",
+    "hash-tables": "hash_tables:BENCHMARK",
+    "learn-epsilon": "learning:LEARN_EPSILON",
+    "masks-round": "rounds:MASKS_ROUND",
+    "noise": "noise:BENCHMARK",
+    "ppdl-cost": "selective:COST",
+    "ppdl-days": "ppdl_days:BENCHMARK",
+    "ppdl-share": "selective:SHARE",
+    "scale-loopback": "scale:LOOPBACK",
+    "scale-owners": "scale:OWNERS",
+    "serve-load": "serve_load:BENCHMARK",
+    "sift-adaptive": "sift_verdicts:ADAPTIVE",
+    "sift-cheats": "sift_cheats:BENCHMARK",
+    "sift-matrix": "sift_matrix:BENCHMARK",
+    "sift-peers": "sift_peers:BENCHMARK",
+    "sift-persons": "sift_verdicts:PERSONS",
+    "sift-speed": "sift_speed:BENCHMARK",
+    "sift-verifier": "sift_verdicts:VERIFIER",
+    "simulated-members": "rounds:SIMULATED_MEMBERS",
+}

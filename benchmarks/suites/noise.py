@@ -1,6 +1,5 @@
 """The price of noise that keeps its promise: our exact samplers beside numpy's fast and leaky ones and a plain loop."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
@@ -11,16 +10,16 @@ from scipy.special import ndtr
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
 from benchmarks.methods.noise import NoiseRequest
 from benchmarks.results import Result
-from benchmarks.table import Row, Section
+from benchmarks.table import Found, Table, ratios
 from blindsight.errors import InputError
 
 SCALE = 2.0
 NAMES = {"blindsight": "Blindsight, exact", "numpy": "numpy, insecure", "python_loop": "Python loop, OS randomness"}
 LAWS: tuple[Literal["laplace", "gaussian"], ...] = ("laplace", "gaussian")
+_RATIOS = {"ours / numpy": ("blindsight", "numpy"), "Python loop / ours": ("python_loop", "blindsight")}
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """Pose one task per law: independent draws around zero, as many as the method's arguments say."""
     return [Task(law, f"Draws of scale {SCALE:g}; no data.", partial(_pose, law)) for law in LAWS]
 
 
@@ -53,25 +52,12 @@ def _distribution(law: str, x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(x < 0, tail, 1 - tail)
 
 
-def sections(results: Sequence[Result]) -> list[Section]:
-    """Show CPU time per value, and ours as a multiple of the others' in the same run."""
-    cost = {(r.dataset, r.method, r.seed, r.session): 1e9 * r.cpu_seconds / r.score["values"] for r in results}
-    runs = dict.fromkeys((result.seed, result.session) for result in results)
+def nanoseconds(result: Result) -> float:
+    return 1e9 * result.cpu_seconds / result.score["values"]
 
-    def times(law: str, method: str) -> tuple[float, ...]:
-        return tuple(cost[law, method, *run] for run in runs if (law, method, *run) in cost)
 
-    def ratios(law: str, above: str, below: str) -> tuple[float, ...]:
-        both = [run for run in runs if (law, above, *run) in cost and (law, below, *run) in cost]
-        return tuple(cost[law, above, *run] / cost[law, below, *run] for run in both)
-
-    pairs = [(law, method) for law in LAWS for method in NAMES]
-    slower = [Row(f"{law}: ours / numpy", ratios(law, "blindsight", "numpy")) for law in LAWS]
-    faster = [Row(f"{law}: Python loop / ours", ratios(law, "python_loop", "blindsight")) for law in LAWS]
-    return [
-        Section("CPU nanoseconds a value", tuple(Row(f"{a}: {NAMES[b]}", times(a, b)) for a, b in pairs), digits=1),
-        Section("Ratios in the same run", (*slower, *faster), digits=1),
-    ]
+def _ratio(above: str, below: str, found: Found) -> tuple[float, ...]:
+    return ratios(found(method=above), found(method=below), nanoseconds)
 
 
 BENCHMARK = Benchmark(
@@ -83,7 +69,23 @@ BENCHMARK = Benchmark(
         Method("numpy", "noise:by_numpy", {"values": 1_000_000}),
         Method("python_loop", "noise:python_loop", {"values": 50_000}),
     ),
-    sections=sections,
+    tables=(
+        Table(
+            "CPU nanoseconds a value",
+            {f"{law}: {said}": {"dataset": law, "method": name} for law in LAWS for name, said in NAMES.items()},
+            common={"figure": nanoseconds},
+            digits=1,
+        ),
+        Table(
+            "Ratios in the same run",
+            {
+                f"{law}: {said}": {"dataset": law, "values": partial(_ratio, *pair)}
+                for said, pair in _RATIOS.items()
+                for law in LAWS
+            },
+            digits=1,
+        ),
+    ),
     notes=(
         "Ours draws from the operating system and from an exact distribution on a grid; numpy "
         "is seeded and leaves floating-point gaps; the loop has the gaps but not the seed.",

@@ -1,7 +1,7 @@
 """A published model kept up to date for 28 days: PPDL's Figure 4 with more lines, and its Table 2."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
 from benchmarks.methods.selective import BATCH, DELTA, Curve, PublicPhotos, laplace, published
 from benchmarks.pictures import drawn, pictures, usable
-from benchmarks.results import Argument, Result
-from benchmarks.table import Cell, Grid, Row, Section, heads, spread, verdict
+from benchmarks.results import Argument
+from benchmarks.table import Claim, Claims, Found, Grid, Rows, Table, Values, leads, spread
 from blindsight.errors import InputError
 from blindsight.rng import science
 from blindsight.selective.accounting import compose_sharing, figure
@@ -29,10 +29,7 @@ Labelled = tuple[NDArray[Any], NDArray[np.int64]]
 @cache
 def features(settings: Settings) -> Labelled:
     """Return what the frozen backbone makes of the photos, and their classes; for a quick run, drawn numbers."""
-    if settings.quick:
-        return drawn(1200, 20, len(CLASSES))
-    every, labels = pictures(settings, "cifar10")
-    return _of_classes(every, labels)
+    return drawn(1200, 20, len(CLASSES)) if settings.quick else _of_classes(*pictures(settings, "cifar10"))
 
 
 @cache
@@ -81,45 +78,35 @@ QUICK_TABLE_2 = (360, 40)
 def tasks(settings: Settings) -> list[Task]:
     """Pose the days to both models, with other seeds for tuning; then the initial models of Table 2."""
     usable(settings, ("cifar10",))
-    posed = []
+    posed, initial = [], []
+    training, validation = QUICK_TABLE_2 if settings.quick else TABLE_2
     for model in _models():
         size = QUICK if settings.quick else SIZES[model]
+        what = "CIFAR-10, EfficientNet-lite0 features (1280)" if model == "head" else "CIFAR-10, pixels"
+        what = "drawn numbers" if settings.quick else what
         said = (
-            f"{size.photos:,} photos ({', '.join(CLASSES)}), {size.public:,} of them public; the others are those of "
-            f"{PARTICIPANTS} participants over {DAYS} days; drawn by the seed"
+            f"{what}, {size.photos:,} photos ({', '.join(CLASSES)}), {size.public:,} of them public; the others are "
+            f"those of {PARTICIPANTS} participants over {DAYS} days; drawn by the seed."
         )
-        posed.append(
-            Task(model, f"{_source(settings, model)}, {said}.", _days(settings, model, 0), (model, f"{model}-masks"))
-        )
-        text = f"the same, drawn by the seed + {TUNING_SEEDS}."
-        posed.append(Task(f"{model}-tuning", text, _days(settings, model, TUNING_SEEDS), (f"{model}-tune",)))
-    for model in _models():
-        training, validation = QUICK_TABLE_2 if settings.quick else TABLE_2
-        text = f"{_source(settings, model)}, {training:,} photos of four classes to train, {validation:,} to validate."
-        posed.append(Task(f"{model}-initial", text, partial(_pose_initial, settings, model), (f"{model}-initial",)))
-    return posed
+        posed.append(Task(model, said, partial(_days, settings, model, 0), (model, f"{model}-masks")))
+        said, tuned = f"the same, drawn by the seed + {TUNING_SEEDS}.", partial(_days, settings, model, TUNING_SEEDS)
+        posed.append(Task(f"{model}-tuning", said, tuned, (f"{model}-tune",)))
+        said = f"{what}, {training:,} photos of four classes to train, {validation:,} to validate."
+        initial.append(Task(f"{model}-initial", said, partial(_pose_initial, settings, model), (f"{model}-initial",)))
+    return [*posed, *initial]
 
 
 def _models() -> tuple[Model, ...]:
     return ("head", "cnn") if find_spec("torch") else ("head",)
 
 
-def _source(settings: Settings, model: Model) -> str:
-    if settings.quick:
-        return "drawn numbers"
-    return "CIFAR-10, EfficientNet-lite0 features (1280)" if model == "head" else "CIFAR-10, pixels"
-
-
 def _labelled(settings: Settings, model: Model) -> Labelled:
     return features(settings) if model == "head" else pixels(settings)
 
 
-def _days(settings: Settings, model: Model, shift: int) -> Callable[[int], Problem]:
-    def pose(seed: int) -> Problem:
-        study = _study(settings, model, seed + shift)
-        return Problem(study, partial(score, study.schedule))
-
-    return pose
+def _days(settings: Settings, model: Model, shift: int, seed: int) -> Problem:
+    study = _study(settings, model, seed + shift)
+    return Problem(study, partial(score, study.schedule))
 
 
 def _study(settings: Settings, model: Model, seed: int) -> PhotoStudy:
@@ -170,16 +157,6 @@ def score_initial(truth: Mapping[str, NDArray[np.int64]], told: Mapping[str, NDA
 
 
 EPSILONS = (2, 8, 32)
-
-
-@dataclass(frozen=True)
-class Played:
-    """One line: what tables call it, and the arguments it is played with."""
-
-    said: str
-    arguments: dict[str, Argument] = field(default_factory=dict)
-
-
 SAID = {
     "photo": "noise per photo, largest 10%",
     "participant": "noise per participant, random 10%",
@@ -204,77 +181,57 @@ SERVER_RATES: Mapping[Model, Mapping[str, float]] = {
     "cnn": {"fedavg": 1.0, "fedavg-bytes": 0.3},
 }
 TRIED_RATES: Mapping[Model, tuple[float, ...]] = {"head": (1.0, 3.0, 10.0), "cnn": (0.3, 1.0, 3.0)}
+Lines = dict[str, dict[str, Argument]]
+"""What tables call a line, and the arguments it is played with."""
 
 
-def _unproven(model: Model) -> tuple[Played, ...]:
+def _unproven(model: Model) -> Lines:
     rates = SERVER_RATES[model]
-    return (
-        Played("centralised", {"kind": "centralised"}),
-        Played("never updated", {"kind": "never"}),
-        Played("local only", {"kind": "local"}),
-        *(Played(f"largest {share:.0%}", {"kind": "largest", "share": share}) for share in (0.1, 0.2)),
-        *(Played(f"the paper's noise, {share:.0%}", {"kind": "published", "share": share}) for share in (0.1, 0.2)),
-        Played(
-            "the paper's noise, 10%, on gradients instead of changes",
-            {"kind": "published", "share": 0.1, "step": RATES[model]},
+    return {
+        "centralised": {"kind": "centralised"},
+        "never updated": {"kind": "never"},
+        "local only": {"kind": "local"},
+        **{f"largest {share:.0%}": {"kind": "largest", "share": share} for share in (0.1, 0.2)},
+        **{f"the paper's noise, {share:.0%}": {"kind": "published", "share": share} for share in (0.1, 0.2)},
+        _ON_GRADIENTS: {"kind": "published", "share": 0.1, "step": RATES[model]},
+        "random 10%": {"kind": "random", "share": 0.1},
+        _RESIDUALS: {"kind": "residuals", "share": 0.1},
+        "FedAvg, equal uploads": {"kind": "fedavg", "server_rate": rates["fedavg"]},
+        "FedAvg, equal bytes": {"kind": "fedavg-bytes", "share": 0.1, "server_rate": rates["fedavg-bytes"]},
+    }
+
+
+def _proven() -> Lines:
+    masks = tuple(round(clip / 10, 9) for clip in CLIPS["dp-fedavg"])  # ten are added up
+    return {
+        f"{SAID[kind]}, epsilon {epsilon}": {"kind": kind, "epsilon": epsilon, "clip": clip}
+        for kind, clips in (CLIPS | {"masks": masks}).items()
+        for epsilon, clip in zip(EPSILONS, clips, strict=True)
+    }
+
+
+_ON_GRADIENTS = "the paper's noise, 10%, on gradients instead of changes"
+_RESIDUALS = "largest 10% with residuals (top-k)"
+_LAPLACE = "Laplace noise on changes cut first, random 10%"
+LINES: dict[Model, Lines] = {
+    "head": {**_unproven("head"), _LAPLACE: {"kind": "laplace", "share": 0.1}, **_proven()},
+    "cnn": _unproven("cnn"),
+}
+TRIED: dict[Model, tuple[tuple[str, str, Mapping[str, Any], tuple[float, ...], float], ...]] = {
+    model: (
+        *(
+            (f"{said}: server rate", "server_rate", {"kind": kind}, TRIED_RATES[model], SERVER_RATES[model][kind])
+            for kind, said in (("fedavg", "FedAvg, equal uploads"), ("fedavg-bytes", "FedAvg, equal bytes"))
         ),
-        Played("random 10%", {"kind": "random", "share": 0.1}),
-        Played("largest 10% with residuals (top-k)", {"kind": "residuals", "share": 0.1}),
-        Played("FedAvg, equal uploads", {"kind": "fedavg", "server_rate": rates["fedavg"]}),
-        Played("FedAvg, equal bytes", {"kind": "fedavg-bytes", "share": 0.1, "server_rate": rates["fedavg-bytes"]}),
+        *(
+            (f"{SAID[kind]}, epsilon {epsilon}: clip", "clip", {"kind": kind, "epsilon": epsilon}, clips, chosen)
+            for kind, clips in (TRIED_CLIPS.items() if model == "head" else ())
+            for epsilon, chosen in zip(EPSILONS, CLIPS[kind], strict=True)
+        ),
     )
-
-
-def _proven() -> tuple[Played, ...]:
-    played = []
-    for kind, clips in CLIPS.items():
-        for epsilon, clip in zip(EPSILONS, clips, strict=True):
-            arguments: dict[str, Argument] = {"kind": kind, "epsilon": epsilon, "clip": clip}
-            played.append(Played(f"{SAID[kind]}, epsilon {epsilon}", arguments))
-    for epsilon, clip in zip(EPSILONS, CLIPS["dp-fedavg"], strict=True):
-        arguments = {"kind": "masks", "epsilon": epsilon, "clip": round(clip / 10, 9)}  # ten are added up
-        played.append(Played(f"{SAID['masks']}, epsilon {epsilon}", arguments))
-    return tuple(played)
-
-
-LINES = {model: _unproven(model) for model in SERVER_RATES}
-LAPLACE = Played("Laplace noise on changes cut first, random 10%", {"kind": "laplace", "share": 0.1})
-LINES["head"] = (*LINES["head"], LAPLACE, *_proven())
-
-
-def _tried_rates(model: Model) -> list[dict[str, Argument]]:
-    return [{"kind": kind, "server_rate": rate} for kind in ("fedavg", "fedavg-bytes") for rate in TRIED_RATES[model]]
-
-
-def _tried_clips() -> list[dict[str, Argument]]:
-    return [
-        {"kind": kind, "epsilon": epsilon, "clip": clip}
-        for kind, clips in TRIED_CLIPS.items()
-        for epsilon in EPSILONS
-        for clip in clips
-    ]
-
-
-TRIED = {"head": [*_tried_rates("head"), *_tried_clips()], "cnn": _tried_rates("cnn")}
-
-
-def methods() -> tuple[Method, ...]:
-    """Return what is measured on the days of both models, candidates of tuning included."""
-    asked = [
-        Method(_name(model, line), "selective:days", line.arguments) for model, lines in LINES.items() for line in lines
-    ]
-    tried = [
-        Method(f"{model}-tune", "selective:days", arguments) for model, every in TRIED.items() for arguments in every
-    ]
-    return (*asked, *tried)
-
-
-def _name(model: Model, line: Played) -> str:
-    """Name the method: sums under masks, which take long, can be asked for alone."""
-    return f"{model}-masks" if line.arguments["kind"] == "masks" else model
-
-
-Values = tuple[float, ...]
+    for model in LINES
+}
+"""What was tuned: what tables call it, the argument, the others with it, what was tried and what was chosen."""
 
 MODELS: Mapping[Model, str] = {"head": "a head on a frozen backbone", "cnn": "a network from scratch"}
 PAPER_TABLE_2 = {  # training and validation accuracy in percent
@@ -286,127 +243,68 @@ PAPER_TABLE_2 = {  # training and validation accuracy in percent
     ("head", "adam"): (85.4, 83.5),
 }
 OPTIMISERS = {"sgd": "SGD", "rmsprop": "RMSProp", "adam": "Adam"}
-_WITHIN = -1.0  # percent points
+INITIAL_RATES = {  # of the initial models of Table 2
+    "head": {"sgd": 0.003, "rmsprop": 1e-4, "adam": 1e-4},
+    "cnn": {"sgd": 0.05, "rmsprop": 1e-3, "adam": 1e-3},
+}
+INITIAL_EPOCHS = {"head": 10, "cnn": 4}
 
 
-@dataclass(frozen=True)
-class Measured:
-    """All results on one set of days."""
-
-    results: Sequence[Result]
-
-    @classmethod
-    def on(cls, results: Sequence[Result], dataset: str) -> "Measured":
-        """Keep the results on these days."""
-        return cls([result for result in results if result.dataset == dataset])
-
-    def by_seed(self, arguments: Mapping[str, Argument], measure: str) -> dict[int, float]:
-        """Return a figure of the method with exactly these arguments in every run that has it."""
-        chosen = (result for result in self.results if result.arguments == arguments)
-        return {result.seed: result.score[measure] for result in chosen if measure in result.score}
-
-    def of(self, arguments: Mapping[str, Argument], measure: str, scale: float = 1.0) -> Values:
-        """Return the same as plain values."""
-        return tuple(scale * value for value in self.by_seed(arguments, measure).values())
-
-    def leads(self, first: Played, second: Played) -> Values:
-        """Return by how many points the first line leads the second in the last week, run by run."""
-        ahead, behind = (self.by_seed(line.arguments, "last week") for line in (first, second))
-        return tuple(100 * (ahead[seed] - behind[seed]) for seed in ahead if seed in behind)
-
-
-def sections(results: Sequence[Result]) -> list[Section | Grid]:
-    """Return the figure for both models, relations, composition, Table 2 and tuning."""
-    tables: list[Section | Grid] = []
-    for model, said in MODELS.items():
-        found = Measured.on(results, model)
-        if found.results:
-            tables += [_figure(found, model, said), _relations(found, model, said)]
-    return [*tables, _composition(), *_table_2(results), *_tuning(results)]
-
-
-def _figure(found: Measured, model: Model, said: str) -> Grid:
-    rows: list[tuple[Cell, ...]] = []
-    for line in LINES[model]:
-        days = [spread(found.of(line.arguments, f"day {day}", 100), 1) for day in (1, 14, 28)]
-        week = spread(found.of(line.arguments, "last week", 100), 1)
-        uploads, megabytes = (found.of(line.arguments, name) for name in ("uploads", "megabytes up"))
-        proven = _proven_table(uploads, found.of(line.arguments, "epsilon"))
-        rows.append((line.said, *days, week, uploads[:1], megabytes[:1], proven))
-    columns = ("line", "day 1", "day 14", "day 28", "last week", "uploads", "MB up", "epsilon proven")
+def _figure(model: Model, found: Found) -> list[Grid]:
+    rows: Rows = []
+    for said, arguments in LINES[model].items():
+        line = found(model, exactly=arguments)
+        days = [spread(line.of(name, 100), 1) for name in ("day 1", "day 14", "day 28", "last week")]
+        uploads, epsilons = line.of("uploads"), line.of("epsilon")
+        proven = "-" if not uploads else "nothing is sent" if not any(uploads) else "none"
+        proven = figure(max(epsilons)) if any(uploads) and epsilons else proven
+        rows.append((said, *days, uploads[:1], line.of("megabytes up")[:1], proven))
     note = (
         f"Percent of the day's new photos told rightly by the model of the day before. Epsilon at delta = {DELTA:g}, "
         "over all days: of a participant with all its photos, or, for noise per photo, of a photo. Centralised uploads "
         "are photos: of the features, or pixels. The paper gives this figure as a picture without numbers."
     )
-    return Grid(f"Figure 4 with {said}", columns, tuple(rows), note)
+    columns = "line | day 1 | day 14 | day 28 | last week | uploads | MB up | epsilon proven"
+    return [Grid(f"Figure 4 with {MODELS[model]}", columns, rows, note)] if found(model) else []
 
 
-def _proven_table(uploads: Values, epsilons: Values) -> str:
-    if not any(uploads):
-        return "nothing is sent" if uploads else "-"
-    return figure(max(epsilons)) if epsilons else "none"
+def _relations(model: Model, found: Found) -> list[Claim]:
+    """Say how lines compare in the last week, in points."""
+    lines, here = LINES[model], found(model)
+    plain = [name for name in lines if "noise" not in name and "Laplace" not in name and "DP" not in name]
+    others = [name for name in plain if name not in ("centralised", "never updated")]
+
+    def lead(first: str, second: str) -> Values:
+        return leads(here(exactly=lines[first]), here(exactly=lines[second]), "last week", 100)
+
+    def least(pairs: Sequence[tuple[str, str]]) -> Values:
+        return tuple(map(min, zip(*(lead(*pair) for pair in pairs), strict=False)))
+
+    within = {name: f"{name} within 1 point of centralised" for name in ("largest 10%", "largest 20%")}
+    for share in ("10%", "20%"):
+        said = f"the paper's noise keeps accuracy: {share} within 1 point of centralised"
+        within[f"the paper's noise, {share}"] = said
+    better = {
+        "the paper's noise, 10%": "the paper's noise, 10%, is better than no update",
+        _ON_GRADIENTS: "the paper's noise read as noise on gradients, 10%, is better than no update",
+    }
+    better |= {name: f"{name}, is better than no update" for name in lines if "epsilon" in name}
+    lowest = "never updated is lowest: lead of the lowest other line without noise"
+    highest = "centralised is highest: lead over the highest other line without noise"
+    made = [Claim(said, lead(name, "centralised"), -1.0) for name, said in within.items()]
+    made.append(Claim(lowest, least([(name, "never updated") for name in others]), 0.0))
+    made.append(Claim(highest, least([("centralised", name) for name in others]), 0.0))
+    made.append(Claim("residuals help: largest 10% with and without", lead(_RESIDUALS, "largest 10%"), 0.0))
+    made += [Claim(said, lead(name, "never updated"), 0.0) for name, said in better.items()]
+    return made if here else []
 
 
-def _relations(found: Measured, model: Model, said: str) -> Grid:
-    lines = {line.said: line for line in LINES[model]}
-    central, never = lines["centralised"], lines["never updated"]
-    plain = [line for name, line in lines.items() if "noise" not in name and "Laplace" not in name and "DP" not in name]
-    others = [line for line in plain if line not in (central, never)]
-    noisy = [lines[f"the paper's noise, {share}"] for share in ("10%", "20%")]
-    asked: list[tuple[str, Values, float]] = [
-        (f"{name} within 1 point of centralised", found.leads(lines[name], central), _WITHIN)
-        for name in ("largest 10%", "largest 20%")
-    ]
-    asked += [
-        ("never updated is lowest: lead of the lowest other line without noise", _least(found, others, never), 0.0),
-        ("centralised is highest: lead over the highest other line without noise", _most(found, central, others), 0.0),
-        (
-            "the paper's noise keeps accuracy: 10% within 1 point of centralised",
-            found.leads(noisy[0], central),
-            _WITHIN,
-        ),
-        (
-            "the paper's noise keeps accuracy: 20% within 1 point of centralised",
-            found.leads(noisy[1], central),
-            _WITHIN,
-        ),
-        ("the paper's noise, 10%, is better than no update", found.leads(noisy[0], never), 0.0),
-        (
-            "the paper's noise read as noise on gradients, 10%, is better than no update",
-            found.leads(lines["the paper's noise, 10%, on gradients instead of changes"], never),
-            0.0,
-        ),
-        ("residuals help: largest 10% with and without", _residuals(found, lines), 0.0),
-    ]
-    for name, line in lines.items():
-        if "epsilon" in name:
-            asked.append((f"{name}, is better than no update", found.leads(line, never), 0.0))
-    rows = tuple((text, spread(values, 1), f"{least:+g}", verdict(values, least)) for text, values, least in asked)
-    columns = ("relation, last week", "points measured", "at least", "verdict")
-    return Grid(f"Relations with {said}", columns, rows)
-
-
-def _residuals(found: Measured, lines: Mapping[str, Played]) -> Values:
-    return found.leads(lines["largest 10% with residuals (top-k)"], lines["largest 10%"])
-
-
-def _least(found: Measured, lines: Sequence[Played], other: Played) -> Values:
-    """Return by how much the lowest of the lines leads the other, run by run."""
-    return tuple(map(min, zip(*(found.leads(line, other) for line in lines), strict=False)))
-
-
-def _most(found: Measured, line: Played, others: Sequence[Played]) -> Values:
-    """Return by how much the line leads the highest of the others, run by run."""
-    return tuple(map(min, zip(*(found.leads(line, other) for other in others), strict=False)))
-
-
-def _composition() -> Grid:
+def _composition(found: Found) -> Grid:
     """Compose what the head's participants upload: it takes no measurement."""
     noises = {
         "the paper's noise, 10%": published(0.1),
         "the paper's noise, 20%": published(0.2),
-        "Laplace noise on changes cut first, random 10%": laplace(0.1),
+        _LAPLACE: laplace(0.1),
     }
     for epsilon in EPSILONS:
         noise = calibrate_participant(epsilon=epsilon, delta=DELTA, uploads=UPLOADS, clip=1.0)
@@ -414,7 +312,7 @@ def _composition() -> Grid:
     for epsilon in EPSILONS:
         inside = calibrate_record(epsilon=epsilon, delta=DELTA, steps=1, clip=1.0)
         noises[f"noise per photo, epsilon {epsilon}"] = Sharing(0.1, noise=inside)
-    rows: list[tuple[Cell, ...]] = []
+    rows: Rows = []
     for said, sharing in noises.items():
         cost = compose_sharing(sharing, dimension=DIMENSION, uploads=UPLOADS, delta=DELTA)
         counted = "-" if cost.counted is None else f"{cost.counted:g}"
@@ -425,80 +323,93 @@ def _composition() -> Grid:
         ]
         photo = "-" if cost.record is None else figure(cost.record.epsilon)
         rows.append((said, counted, *composed, photo, "yes" if cost.proven else "no"))
-    columns = heads(
+    return Grid(
+        "What epsilon = 1 composes to",
         "noise | one parameter, one upload | one upload, basic | one upload, PLD | "
-        f"participant, {UPLOADS} uploads, basic | participant, {UPLOADS} uploads, PLD | a photo | proven"
-    )
-    note = (
+        f"participant, {UPLOADS} uploads, basic | participant, {UPLOADS} uploads, PLD | a photo | proven",
+        rows,
         f"Epsilons for {DIMENSION:,} parameters, those composed (PLD) at delta = {DELTA:g}; basic adds up and knows no "
         "delta (Gaussian noise: each release at a part of it). Where nothing is proven the figures would hold at best, "
         "if no change were beyond the bound. A photo's traces stay in what a participant uploads later, so it pays for "
-        "all uploads, except where noise is per photo."
+        "all uploads, except where noise is per photo.",
     )
-    return Grid("What epsilon = 1 composes to", columns, tuple(rows), note)
 
 
-def _table_2(results: Sequence[Result]) -> list[Section]:
-    rows = []
-    for (model, optimiser), known in PAPER_TABLE_2.items():
-        found = [r for r in results if r.dataset == f"{model}-initial" and r.arguments["optimiser"] == optimiser]
-        for name, paper in zip(("training", "validation"), known, strict=True):
-            ours = tuple(100 * result.score[name] for result in found)
-            what = "CNN from scratch" if model == "cnn" else "frozen backbone, last layer"
-            rows.append(Row(f"{what}, {OPTIMISERS[optimiser]}, {name}", ours, paper))
-    note = "Other photos, another backbone and fewer epochs than the paper's: the order of rows can be compared."
-    return [Section("Table 2: accuracy of initial models, percent", tuple(rows), digits=1, note=note)]
+def _initial(model: str, optimiser: str, part: str) -> str:
+    what = "CNN from scratch" if model == "cnn" else "frozen backbone, last layer"
+    return f"{what}, {OPTIMISERS[optimiser]}, {part}"
 
 
-def _tuning(results: Sequence[Result]) -> list[Grid]:
-    tables = []
-    for model in MODELS:
-        found = Measured.on(results, f"{model}-tuning")
-        rows: list[tuple[Cell, ...]] = []
-        for kind, said in (("fedavg", "FedAvg, equal uploads"), ("fedavg-bytes", "FedAvg, equal bytes")):
-            tried = {
-                rate: found.of({"kind": kind, "server_rate": rate}, "last week", 100) for rate in TRIED_RATES[model]
-            }
-            rows.append((f"{said}: server rate", _candidates(tried, SERVER_RATES[model][kind])))
-        for kind, clips in TRIED_CLIPS.items() if model == "head" else ():
-            for epsilon, chosen in zip(EPSILONS, CLIPS[kind], strict=True):
-                arguments: dict[str, Argument] = {"kind": kind, "epsilon": epsilon}
-                tried = {clip: found.of({**arguments, "clip": clip}, "last week", 100) for clip in clips}
-                rows.append((f"{SAID[kind]}, epsilon {epsilon}: clip", _candidates(tried, chosen)))
-        if found.results:
-            title = f"What was tried on another seed, with {MODELS[model]}"
-            tables.append(Grid(title, ("", "value: percent in the last week"), tuple(rows), "Bold was chosen."))
-    return tables
+def _tuning(model: Model, found: Found) -> list[Grid]:
+    """Show what was tried, and what was chosen."""
+    rows: Rows = []
+    for said, name, arguments, tried, chosen in TRIED[model]:
+        lines = {value: found(f"{model}-tuning", exactly={**arguments, name: value}) for value in tried}
+        texts = {value: f"{value:g}: {spread(line.of('last week', 100), 1)}" for value, line in lines.items()}
+        rows.append((said, ", ".join(f"**{texts[value]}**" if value == chosen else texts[value] for value in tried)))
+    title = f"What was tried on another seed, with {MODELS[model]}"
+    grid = Grid(title, " | value: percent in the last week", rows, "Bold was chosen.")
+    return [grid] if found(f"{model}-tuning") else []
 
-
-def _candidates(tried: Mapping[float, Values], chosen: float) -> str:
-    texts = [f"{value:g}: {spread(figures, 1)}" for value, figures in tried.items()]
-    return ", ".join(f"**{text}**" if value == chosen else text for value, text in zip(tried, texts, strict=True))
-
-
-_EPOCHS = {"head": 10, "cnn": 4}
-_RATES = {  # of the initial models of Table 2
-    "head": {"sgd": 0.003, "rmsprop": 1e-4, "adam": 1e-4},
-    "cnn": {"sgd": 0.05, "rmsprop": 1e-3, "adam": 1e-3},
-}
 
 BENCHMARK = Benchmark(
     name="ppdl-days",
     title="A model kept up to date from its users' photos for 28 days",
     tasks=tasks,
     methods=(
-        *methods(),
+        *(  # sums under masks, which take long, can be asked for alone
+            Method(f"{model}-masks" if one["kind"] == "masks" else model, "selective:days", one)
+            for model, lines in LINES.items()
+            for one in lines.values()
+        ),
+        *(
+            Method(f"{model}-tune", "selective:days", {**arguments, name: value})
+            for model, tuned in TRIED.items()
+            for _, name, arguments, tried, _ in tuned
+            for value in tried
+        ),
         *(
             Method(
                 f"{model}-initial",
                 "selective:initial_model",
-                {"model": model, "optimiser": optimiser, "learning_rate": rate, "epochs": _EPOCHS[model]},
+                {"model": model, "optimiser": optimiser, "learning_rate": rate, "epochs": INITIAL_EPOCHS[model]},
             )
-            for model, rates in _RATES.items()
+            for model, rates in INITIAL_RATES.items()
             for optimiser, rate in rates.items()
         ),
     ),
-    sections=sections,
+    tables=(
+        *(
+            show
+            for model, said in MODELS.items()
+            for show in (
+                partial(_figure, model),
+                Claims(f"Relations with {said} (last week, points)", partial(_relations, model), digits=1),
+            )
+        ),
+        _composition,
+        Table(
+            "Table 2: accuracy of initial models, percent",
+            {
+                _initial(model, optimiser, part): {
+                    "dataset": f"{model}-initial",
+                    "optimiser": optimiser,
+                    "figure": part,
+                }
+                for model, optimiser in PAPER_TABLE_2
+                for part in ("training", "validation")
+            },
+            note="Other photos, another backbone and fewer epochs than the paper's: the order of rows can be compared.",
+            digits=1,
+            common={"scale": 100},
+            paper={
+                _initial(*which, part): known
+                for which, both in PAPER_TABLE_2.items()
+                for part, known in zip(("training", "validation"), both, strict=True)
+            },
+        ),
+        *(partial(_tuning, model) for model in MODELS),
+    ),
     notes=(
         "Four classes of CIFAR-10, two pairs that look alike, stand in for men, women, dogs and cats. The paper has "
         "24,747 public photos and 23,645 for updating; here the public ones are few, so that updating matters.",

@@ -74,7 +74,7 @@ BENCHMARK = Benchmark(
         *(Method(kind, "benchmarks.methods.release_load:run", {"database": kind}) for kind in ("sqlite", "postgresql")),
         Method("bare", "benchmarks.methods.release_load:run_bare"),
     ),
-    sections=sections,
+    tables=(sections,),
     notes=(
         "Needs wrk (Debian: apt-get install wrk). It sends the next request of a connection when the one before it was "
         "answered; its CPU time is shown beside the service's, which with PostgreSQL includes the database.",

@@ -5,7 +5,7 @@ paper's verifier does and as ours does; then it takes its own version of the sif
 it can certify. Eight ways around a platform's verdict follow, before and after they were closed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
 from benchmarks.methods.sifts import AppData, Floats, Labels
 from benchmarks.pictures import FACES, UTKFACE_FILE, People, divided, utkface_path
-from benchmarks.results import Result
 from benchmarks.suites.sift_matrix import CONFIDENCE, THRESHOLD
-from benchmarks.table import Cell, Grid
+from benchmarks.table import Ask, Found, Grid, Table
 from blindsight.audit.siftclaims import Hole
 from blindsight.metrics import balanced_accuracy, priv_loss
 from blindsight.sift.attackers import LOOKUP, MODERN, PAPER, Attacker
@@ -167,103 +166,93 @@ def _grey(images: NDArray[np.uint8]) -> Floats:
     return np.asarray(np.rint(grey.mean(axis=(2, 4))), dtype=np.float32).reshape(len(images), -1)
 
 
-Values = tuple[float, ...]
-
 CHEATS = {
-    "honest": "honest PPLS, K = 5",
-    "collinear_pair": "collinear pair",
-    "low_digits": "low digits",
-    "xor_hash": "XOR with a hash",
-    "few_symbols": "XOR with a hash, 16 symbols",
+    "honest PPLS, K = 5": {"method": "honest"},
+    "collinear pair": {"method": "collinear_pair"},
+    "low digits": {"method": "low_digits"},
+    "XOR with a hash": {"method": "xor_hash"},
+    "XOR with a hash, 16 symbols": {"method": "few_symbols"},
 }
-EARLIER = {
-    "honest": (".060", "-"),
-    "collinear_pair": (".061", ".327"),
-    "low_digits": (".059", ".327"),
-    "xor_hash": (".043", ".327"),
+EARLIER = {  # what the paper's verifier read and the app decoded, measured by other code on other photographs
+    "honest PPLS, K = 5": (".060", "-"),
+    "collinear pair": (".061", ".327"),
+    "low digits": (".059", ".327"),
+    "XOR with a hash": (".043", ".327"),
 }
-"""What the paper's verifier read and the app decoded in an earlier measurement by other code, on other photographs."""
 
 
-def sections(results: Sequence[Result]) -> list[Grid]:
-    """Show the cheats before and after, collection by collection."""
-    tables = []
-    for dataset in dict.fromkeys(result.dataset for result in results):
-        if dataset == "holes":
-            tables.append(_holes([result.score for result in results if result.dataset == dataset]))
-            continue
-        runs = {cheat: [r for r in results if (r.dataset, r.method) == (dataset, cheat)] for cheat in CHEATS}
-        tables += [_before(dataset, runs), _after(dataset, runs)]
-    return tables
+def _count(figure: str, found: Found) -> str:
+    return ", ".join(dict.fromkeys(f"{value:g}" for value in found.of(figure))) or "-"
+
+
+def _says(kind: str, found: Found) -> str:
+    limits = zip(found.of(f"{kind}/low"), found.of(f"{kind}/limit"), strict=True)
+    return ", ".join(dict.fromkeys(verdict(*pair) for pair in limits)) or "-"
 
 
 def verdict(low: float, limit: float) -> str:
     """Return what a verifier says."""
-    if low > THRESHOLD:
-        return "reject"
-    return "accept" if limit <= THRESHOLD else "inconclusive"
+    return "reject" if low > THRESHOLD else "accept" if limit <= THRESHOLD else "inconclusive"
 
 
-def _before(dataset: str, runs: dict[str, list[Result]]) -> Grid:
-    rows: list[tuple[Cell, ...]] = []
-    for cheat, said in CHEATS.items():
-        found, (read, decoded) = runs[cheat], EARLIER.get(cheat, ("-", "-"))
-        published, everybody = ((_values(found, f"{kind}/reads"), _says(found, kind)) for kind in ("paper", "all"))
-        app = (_values(found, "serves"), decoded, _values(found, "decoded"))
-        rows.append((said, *app, read, *published, *everybody))
-    columns: tuple[str, ...] = ("app", "public accuracy", "app decodes, earlier", "app decodes")
-    columns += ("paper's five read, earlier", "paper's five read", "and say", "all read", "and say")
-    note = "As the app wrote it. What is read or decoded is PrivLoss; the public accuracy is balanced."
-    return Grid(f"Before, {dataset}", columns, tuple(rows), note)
-
-
-def _after(dataset: str, runs: dict[str, list[Result]]) -> Grid:
-    rows: list[tuple[Cell, ...]] = []
-    for cheat, said in CHEATS.items():
-        found = runs[cheat]
-        own = (_count(found, "hardened/numbers"), _values(found, "hardened/serves"), _values(found, "hardened/decoded"))
-        attacked = (_values(found, "hardened/reads"), _says(found, "hardened"))
-        counted = (_count(found, "symbols/count"), _values(found, "symbols/estimate"), _values(found, "symbols/bound"))
-        rows.append((said, *own, *attacked, *counted, _fate(found)))
-    columns: tuple[str, ...] = ("app", "hardened: numbers", "public accuracy", "app decodes", "all read", "and say")
-    columns += ("as symbols: how many", "best attacker", "certified", "fate as symbols")
-    note = (
-        f"Hardened: the platform's own version. As symbols: {LEVELS} levels of each of the first {NUMBERS} hardened "
-        "numbers, or the app's own. Where a number is gone, so is what the app would decode it from."
-    )
-    return Grid(f"After, {dataset}", columns, tuple(rows), note)
-
-
-def _holes(scores: Sequence[Mapping[str, float]]) -> Grid:
-    rows: list[tuple[Cell, ...]] = []
-    for name in dict.fromkeys(figure.rpartition("/")[0] for score in scores for figure in score):
-        read = tuple(score[f"{name}/read"] for score in scores)
-        fates = (
-            "let out" if any(score[f"{name}/{when}"] for score in scores) else "kept in" for when in ("before", "now")
-        )
-        rows.append((name, read, *fates))
-    note = "PrivLoss of whoever made it, if it is let out (.10 is allowed); by an earlier rule, and now."
-    return Grid("Eight ways around a verdict", ("way", "read", "before", "now"), tuple(rows), note)
-
-
-def _fate(results: Sequence[Result]) -> str:
-    limits = _values(results, "symbols/bound")
-    if not results or limits:
+def _fate(found: Found) -> str:
+    limits = found.of("symbols/bound")
+    if not found or limits:
         return "-" if not limits else "accept" if max(limits) <= THRESHOLD else "refuse"
     return "refused unseen: code, not a sift"
 
 
-def _values(results: Sequence[Result], figure: str) -> Values:
-    return tuple(result.score[figure] for result in results if figure in result.score)
+_BEFORE: dict[str, Ask] = {
+    "public accuracy": {"figure": "serves"},
+    "app decodes, earlier": {"text": {cheat: decoded for cheat, (_, decoded) in EARLIER.items()}},
+    "app decodes": {"figure": "decoded"},
+    "paper's five read, earlier": {"text": {cheat: read for cheat, (read, _) in EARLIER.items()}},
+    "paper's five read": {"figure": "paper/reads"},
+    "and they say": {"values": partial(_says, "paper")},
+    "all read": {"figure": "all/reads"},
+    "and say": {"values": partial(_says, "all")},
+}
+_AFTER: dict[str, Ask] = {
+    "hardened: numbers": {"values": partial(_count, "hardened/numbers")},
+    "public accuracy": {"figure": "hardened/serves"},
+    "app decodes": {"figure": "hardened/decoded"},
+    "all read": {"figure": "hardened/reads"},
+    "and say": {"values": partial(_says, "hardened")},
+    "as symbols: how many": {"values": partial(_count, "symbols/count")},
+    "best attacker": {"figure": "symbols/estimate"},
+    "certified": {"figure": "symbols/bound"},
+    "fate as symbols": {"values": _fate},
+}
 
 
-def _count(results: Sequence[Result], figure: str) -> str:
-    return ", ".join(dict.fromkeys(f"{value:g}" for value in _values(results, figure))) or "-"
+def _cheats(found: Found) -> list[Grid]:
+    """Show the cheats before and after, collection by collection."""
+    before = "As the app wrote it. What is read or decoded is PrivLoss; the public accuracy is balanced."
+    after = (
+        f"Hardened: the platform's own version. As symbols: {LEVELS} levels of each of the first {NUMBERS} hardened "
+        "numbers, or the app's own. Where a number is gone, so is what the app would decode it from."
+    )
+    shown = (("Before", before, _BEFORE), ("After", after, _AFTER))
+    return [
+        grid
+        for dataset in POLICIES
+        for when, note, columns in shown
+        if found(dataset)
+        for grid in Table(f"{when}, {dataset}", CHEATS, "app", note, more=columns)(found(dataset))
+    ]
 
 
-def _says(results: Sequence[Result], kind: str) -> str:
-    limits = zip(_values(results, f"{kind}/low"), _values(results, f"{kind}/limit"), strict=True)
-    return ", ".join(dict.fromkeys(verdict(*pair) for pair in limits)) or "-"
+def _holes(found: Found) -> Iterable[Grid]:
+    def fate(when: str, some: Found) -> str:
+        return "let out" if any(some.of(when)) else "kept in"
+
+    return Table(
+        "Eight ways around a verdict",
+        "way",
+        "way | read = read",
+        "PrivLoss of whoever made it, if it is let out (.10 is allowed); by an earlier rule, and now.",
+        more={when: {"values": partial(fate, when)} for when in ("before", "now")},
+    )(found("holes").parts("way"))
 
 
 BENCHMARK = Benchmark(
@@ -272,13 +261,11 @@ BENCHMARK = Benchmark(
     tasks=tasks,
     methods=(
         Method("honest", "sifts:honest"),
-        Method("collinear_pair", "sifts:cheating", {"cheat": "collinear_pair"}),
-        Method("low_digits", "sifts:cheating", {"cheat": "low_digits"}),
-        Method("xor_hash", "sifts:cheating", {"cheat": "xor_hash"}),
+        *(Method(cheat, "sifts:cheating", {"cheat": cheat}) for cheat in ("collinear_pair", "low_digits", "xor_hash")),
         Method("few_symbols", "sifts:few_symbols", {"levels": 8}),
         Method("holes", "sifts:eight_holes"),
     ),
-    sections=sections,
+    tables=(_cheats, _holes),
     notes=(
         "An app decodes with its own knowledge of the trick; verifiers know nothing but the released numbers.",
         "Attackers alone, the paper's or ours, do not find what hides in low digits or behind a hash.",

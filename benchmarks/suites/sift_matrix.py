@@ -6,8 +6,8 @@ so nobody else is asked, and `certificate` bounds all others.
 
 import statistics
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import permutations
 
@@ -31,10 +31,10 @@ from benchmarks.pictures import (
     utkface_path,
 )
 from benchmarks.results import Result
-from benchmarks.table import Cell, Grid, Row, Section
+from benchmarks.table import Ask, Found, Grid, Rows, Table, Values, beside
 from blindsight.errors import InputError
 from blindsight.metrics import pub_loss
-from blindsight.sift.analysis import LossRegression, entanglement, regress
+from blindsight.sift.analysis import entanglement, regress
 from blindsight.sift.attackers import LOOKUP, MODERN, PAPER, RAW_CLASSIFIERS, Attacker, best_raw_accuracy
 from blindsight.sift.labels import verification_halves
 from blindsight.sift.trial import QUICK
@@ -143,13 +143,16 @@ def _paper_leaks(results: Sequence[AttackResult]) -> dict[str, float]:
     }
 
 
-def by_policy(score: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Return the figures of every answer, by its policy "public/private" and, where it has one, its kind."""
-    found: dict[str, dict[str, float]] = {}
-    for name, value in score.items():
-        public, private, figure = name.split("/", 2)
-        found.setdefault(f"{public}/{private}", {})[figure] = value
-    return found
+def passing(figure: str, found: Found) -> str:
+    """Return how many policies have at most the threshold, of how many that have a sift, on average over runs."""
+    values, runs = found.of(figure), len(found.runs(figure))
+    passed = sum(value <= THRESHOLD for value in values)
+    return f"{passed / runs:g} of {len(values) / runs:g}" if values else "-"
+
+
+def means(figure: str, found: Found) -> Values:
+    """Return the mean over all policies that have the figure, run by run."""
+    return tuple(found.runs(figure).values())
 
 
 PHOTOGRAPHS = 8000
@@ -243,9 +246,6 @@ def developer_data(people: People, policies: tuple[Pair, ...], *, told: bool = F
     return SiftingData(people.features[:first], labels, people.features[first:], policies, people.scale, private)
 
 
-Values = tuple[float, ...]
-Figures = dict[str, float]
-
 UNCORRELATED = 0.2
 COLLECTIONS = {"faces": "drawn faces", "utkface": "UTKFace"}
 MAKERS = {
@@ -256,6 +256,7 @@ MAKERS = {
 PAPER_AVERAGES = {"pub": (("abstract", 5.3), ("section 7", 6.49)), "priv": (("abstract", 7.5), ("section 7", 5.17))}
 PAPER_SHARES = {"pub_loss": 63.0, "priv_loss": 67.0}
 PAPER_ALONE = 315.0
+LOSSES = {"pub_loss": "PubLoss", "priv_loss": "PrivLoss"}
 PASSES = {
     "paper/priv_loss_eq5": "the paper's five, Eq. 5",
     "paper/priv_loss": "the paper's five, balanced",
@@ -264,153 +265,120 @@ PASSES = {
 }
 
 
-_KINDS = (("paper/", "_eq5"), ("paper/", ""), ("", ""))  # around "pub_loss" and "priv_loss"
-_BOTH = ("priv_loss", "bound")
+def _policies(found: Found, collection: str, maker: str) -> Found:
+    """Return a maker's figures on a collection by policy; those attacked by everybody are apart."""
+    return Found(r for r in found(method=maker) if r.dataset in (collection, f"{collection}-tuned")).parts("policy", 2)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """All runs of one maker on one collection: by policy, its figures."""
-
-    runs: tuple[dict[str, Figures], ...]
-
-    @classmethod
-    def of(cls, results: Sequence[Result], collection: str, maker: str, *, everybody: bool = False) -> "Measured":
-        """Keep the runs of this maker; those attacked by everybody, or the others."""
-        names = (f"{collection}-everybody",) if everybody else (collection, f"{collection}-tuned")
-        return cls(tuple(by_policy(r.score) for r in results if r.dataset in names and r.method == maker))
-
-    def means(self, figure: str) -> Values:
-        """Return the mean over all policies that have a sift, run by run."""
-        return tuple(
-            statistics.fmean(found)
-            for run in self.runs
-            if (found := [figures[figure] for figures in run.values() if figure in figures])
-        )
-
-    def of_policy(self, policy: str, figure: str) -> Values:
-        """Return a figure of one policy, run by run."""
-        return tuple(run[policy][figure] for run in self.runs if figure in run.get(policy, {}))
-
-    def passing(self, leak: str) -> str:
-        """Return how many policies have at most the threshold, of how many that have a sift, on average."""
-        leaks = [[figures[leak] for figures in _sifted(run).values() if leak in figures] for run in self.runs]
-        if not any(leaks):
-            return "-"
-        passed = statistics.fmean(sum(value <= THRESHOLD for value in found) for found in leaks)
-        return f"{passed:g} of {statistics.fmean(map(len, leaks)):g}"
-
-
-def _sifted(run: dict[str, Figures]) -> dict[str, Figures]:
-    return {policy: figures for policy, figures in run.items() if "bound" in figures}
-
-
-def _accepted(run: dict[str, Figures]) -> set[str]:
-    return {policy for policy, figures in _sifted(run).items() if figures["bound"] <= THRESHOLD}
-
-
-def sections(results: Sequence[Result]) -> list[Section | Grid]:
-    """Return the expectation, then every collection's tables."""
-    shown = [name for name in COLLECTIONS if Measured.of(results, name, "ppls").runs]
-    tables: list[Section | Grid] = [_expectation(results, shown)]
-    for name in shown:
-        ppls = Measured.of(results, name, "ppls")
-        tables += [_averages(name, ppls), _passing(name, results), _regressions(name, ppls)]
-        tables += [_everybody(name, results), _matrix(name, ppls)]
-    return tables
-
-
-def _expectation(results: Sequence[Result], collections: Sequence[str]) -> Grid:
-    """Count the pairs of small correlation that have an accepted sift, and name the others."""
-    rows: list[tuple[Cell, ...]] = []
-    for name in collections:
-        first = {maker: found.runs[0] for maker in MAKERS if (found := Measured.of(results, name, maker)).runs}
-        pairs = {pair for pair, figures in first["ppls"].items() if abs(figures["correlation"]) < UNCORRELATED}
-        accepted = {maker: pairs & _accepted(run) for maker, run in first.items()}
+def _expectation(found: Found) -> Grid:
+    """Count the pairs of small correlation that have an accepted sift, and name the others; in the first run."""
+    rows: Rows = []
+    for name in _shown(found):
+        made = {maker: _policies(found, name, maker) for maker in MAKERS}
+        first = {maker: Found(r for r in some if r.seed == some[0].seed) for maker, some in made.items() if some}
+        pairs = {_pair(r) for r in first["ppls"] if abs(r.score["correlation"]) < UNCORRELATED}
+        accepted = {
+            maker: pairs & {_pair(r) for r in some if r.score.get("bound", 1.0) <= THRESHOLD}
+            for maker, some in first.items()
+        }
         together = set().union(*accepted.values())
         counts = [str(len(accepted[maker])) if maker in accepted else "-" for maker in MAKERS]
         without = ", ".join(sorted(pairs - together)) or "none"
         rows.append((COLLECTIONS[name], str(len(pairs)), *counts, str(len(together)), without))
-    columns = ("", "pairs", "PPLS, lambda 1", "PPLS, lambda infinity", "symbol", "any of them", "without")
+    columns = " | pairs | PPLS, lambda 1 | PPLS, lambda infinity | symbol | any of them | without"
     title = f"Pairs with |correlation| < {UNCORRELATED:g} that have an accepted sift"
-    return Grid(title, columns, tuple(rows), "The first run's. Expected on drawn faces: all of them.")
+    return Grid(title, columns, rows, "The first run's. Expected on drawn faces: all of them.")
 
 
-def _averages(name: str, ppls: Measured) -> Section:
-    rows = []
-    for side, said in (("pub", "PubLoss"), ("priv", "PrivLoss")):
-        eq5, balanced, best = (ppls.means(f"{kind}{side}_loss{by}") for kind, by in _KINDS)
+def _pair(result: Result) -> str:
+    return str(result.arguments["policy"])
+
+
+def _shown(found: Found) -> list[str]:
+    return [name for name in COLLECTIONS if found(name, "ppls")]
+
+
+def _collections(found: Found) -> list[Grid]:
+    """Show the tables of every collection."""
+    return [grid for name in _shown(found) for grid in _collection(name, found)]
+
+
+def _collection(name: str, found: Found) -> list[Grid]:
+    ppls, said = _policies(found, name, "ppls"), COLLECTIONS[name]
+    averages: dict[str, Ask] = {}
+    paper = {}
+    for side, loss in (("pub", "PubLoss"), ("priv", "PrivLoss")):
         for where, known in PAPER_AVERAGES[side]:
-            rows.append(Row(f"{said}, Eq. 5, the paper's ({where})", _hundred(eq5), known))
-        rows.append(Row(f"{said}, balanced accuracy, the paper's", _hundred(balanced)))
-        rows.append(Row(f"{said}, balanced accuracy, tuned ones too", _hundred(best)))
-    return Section(f"Averages on {COLLECTIONS[name]}, {MAKERS['ppls']} (points)", tuple(rows))
+            paper[f"{loss}, Eq. 5, the paper's ({where})"] = known
+            averages[f"{loss}, Eq. 5, the paper's ({where})"] = {"values": partial(means, f"paper/{side}_loss_eq5")}
+        averages[f"{loss}, balanced accuracy, the paper's"] = {"values": partial(means, f"paper/{side}_loss")}
+        averages[f"{loss}, balanced accuracy, tuned ones too"] = {"values": partial(means, f"{side}_loss")}
+    hundredfold = Found(replace(r, score={k: 100 * v for k, v in r.score.items()}) for r in ppls)
+    tables = Table(f"Averages on {said}, {MAKERS['ppls']} (points)", averages, digits=2, paper=paper)(hundredfold)
+    return [*tables, *_passing(name, found), _regressions(name, ppls), *_everybody(name, found), _matrix(name, ppls)]
 
 
-def _passing(name: str, results: Sequence[Result]) -> Grid:
-    rows: list[tuple[Cell, ...]] = []
-    for maker, said in MAKERS.items():
-        found = Measured.of(results, name, maker)
-        losses = (found.means("pub_loss"), found.means("priv_loss"))
-        rows.append((said, *losses, *(found.passing(leak) for leak in PASSES)))
-    columns = ("sift", "PubLoss", "PrivLoss", *PASSES.values())
-    note = (
+def _passing(name: str, found: Found) -> Iterable[Grid]:
+    """Count who passes at .10, by every measure."""
+    made = Found(replace(r, method=said) for maker, said in MAKERS.items() for r in _policies(found, name, maker))
+    columns: dict[str, Ask] = {said: {"values": partial(means, loss)} for loss, said in LOSSES.items()}
+    columns |= {said: {"values": partial(passing, figure)} for figure, said in PASSES.items()}
+    return Table(
+        f"How many pass at .10 on {COLLECTIONS[name]}",
+        {said: {"method": said} for said in MAKERS.values()},
+        "sift",
         "PrivLoss by all that were asked: the paper's five and three tuned ones at lambda = 1, the tuned ones alone at "
-        "infinity, a table on symbols, where the limit is the certificate's."
-    )
-    return Grid(f"How many pass at .10 on {COLLECTIONS[name]}", columns, tuple(rows), note)
+        "infinity, a table on symbols, where the limit is the certificate's.",
+        more=columns,
+    )(made)
 
 
-def _regressions(name: str, ppls: Measured) -> Section:
-    rows = []
-    for figure, said in (("pub_loss", "PubLoss"), ("priv_loss", "PrivLoss")):
-        fits = [_regression(run, figure) for run in ppls.runs]
-        shares = tuple(100 * fit.correlation_share for fit in fits)
-        alone = tuple(100 * fit.correlation_alone for fit in fits)
-        rows += [
-            Row(f"{said}: share of correlation, the rest overlap's (per cent)", shares, PAPER_SHARES[figure]),
-            Row(f"{said}: squared error larger with correlation alone (per cent)", alone, PAPER_ALONE),
-            Row(f"{said}: variance explained by both (per cent)", tuple(100 * fit.r_squared for fit in fits)),
-        ]
-    return Section(f"Losses explained by correlation and overlap on {COLLECTIONS[name]}", tuple(rows), digits=1)
+def _regressions(name: str, ppls: Found) -> Grid:
+    """Explain losses by correlation and overlap, run by run."""
+    rows: Rows = []
+    sifted = [r for r in ppls if "bound" in r.score]
+    runs = [[r.score for r in sifted if r.seed == seed] for seed in dict.fromkeys(r.seed for r in sifted)]
+    for figure, said in LOSSES.items():
+        fits = [regress(*([s[each] for s in run] for each in (figure, "correlation", "overlap"))) for run in runs]
+        for what, part, known in (
+            ("share of correlation, the rest overlap's (per cent)", "correlation_share", PAPER_SHARES[figure]),
+            ("squared error larger with correlation alone (per cent)", "correlation_alone", PAPER_ALONE),
+            ("variance explained by both (per cent)", "r_squared", None),
+        ):
+            rows.append((f"{said}: {what}", *beside(known, tuple(100 * getattr(fit, part) for fit in fits), 1)))
+    title = f"Losses explained by correlation and overlap on {COLLECTIONS[name]}"
+    return Grid(title, " | paper | ours | difference", rows, digits=1)
 
 
-def _regression(run: dict[str, Figures], figure: str) -> LossRegression:
-    sifted = _sifted(run).values()
-    return regress(*([figures[each] for figures in sifted] for each in (figure, "correlation", "overlap")))
-
-
-def _everybody(name: str, results: Sequence[Result]) -> Grid:
+def _everybody(name: str, found: Found) -> Iterable[Grid]:
     """Set what all of the verifier's attackers read beside what the few read, for a handful of policies."""
-    few, all_of_them = (Measured.of(results, name, "ppls", everybody=wider) for wider in (False, True))
-    asked = [policy for run in all_of_them.runs[:1] for policy in _sifted(run)]
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (policy, *(found.of_policy(policy, figure) for found in (few, all_of_them) for figure in _BOTH))
-        for policy in asked
-    )
-    columns = ("public/private", "paper's and tuned", "upper limit", "all", "upper limit of all")
+    wider = found(f"{name}-everybody", "ppls").parts("policy", 2)
+    asked = dict.fromkeys(_pair(r) for r in wider if "bound" in r.score and r.seed == wider[0].seed)
     title = f"PrivLoss of a handful of policies on {COLLECTIONS[name]}, attacked by everybody, {MAKERS['ppls']}"
-    return Grid(title, columns, rows)
+    return Table(
+        title,
+        {policy: {"policy": policy} for policy in asked},
+        "public/private",
+        more={
+            "paper's and tuned": {"dataset": name, "figure": "priv_loss"},
+            "upper limit": {"dataset": name, "figure": "bound"},
+            "all": {"dataset": f"{name}-everybody", "figure": "priv_loss"},
+            "upper limit of all": {"dataset": f"{name}-everybody", "figure": "bound"},
+        },
+    )(Found((*_policies(found, name, "ppls"), *wider)))
 
 
-def _matrix(name: str, ppls: Measured) -> Grid:
+def _matrix(name: str, ppls: Found) -> Grid:
     """Show PubLoss and PrivLoss of every policy (Figure 4), means over runs."""
-    attributes = list(dict.fromkeys(policy.split("/")[0] for run in ppls.runs for policy in run))
-    rows = tuple((a, *(_losses(ppls, f"{a}/{b}") for b in attributes)) for a in attributes)
-    columns = ("public, below; private, right", *attributes)
+    attributes = list(dict.fromkeys(_pair(r).split("/")[0] for r in ppls))
+
+    def losses(policy: str) -> str:
+        values = [ppls(policy=policy).of(figure, 100) for figure in LOSSES]
+        return " ".join(f"{statistics.fmean(each):z.0f}" for each in values) if all(values) else "-"
+
+    rows = [(a, *(losses(f"{a}/{b}") for b in attributes)) for a in attributes]
+    columns = ["public, below; private, right", *attributes]
     return Grid(f"PubLoss and PrivLoss on {COLLECTIONS[name]}, {MAKERS['ppls']} (points)", columns, rows)
-
-
-def _losses(ppls: Measured, policy: str) -> str:
-    runs = [run[policy] for run in ppls.runs if "bound" in run.get(policy, {})]
-    if not runs:
-        return "-"
-    costs, leaks = (100 * statistics.fmean(run[figure] for run in runs) for figure in ("pub_loss", "priv_loss"))
-    return f"{costs:z.0f} {leaks:z.0f}"
-
-
-def _hundred(values: Values) -> Values:
-    return tuple(100 * value for value in values)
 
 
 BENCHMARK = Benchmark(
@@ -422,7 +390,7 @@ BENCHMARK = Benchmark(
         Method("ppls-infinite", "sifts:ppls", {"components": 5, "privacy": "inf"}),
         Method("symbol", "sifts:symbols", {"kinds": "capped"}),
     ),
-    sections=sections,
+    tables=(_expectation, _collections),
     notes=(
         "The data differ: 45,135 photographs of 200 celebrities and ten attributes there; here drawn faces with ten "
         "attributes of known correlation, and UTKFace with seven.",

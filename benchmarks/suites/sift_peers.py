@@ -4,12 +4,10 @@ Makers of symbols all aim at the same leak. Public accuracy is compared with the
 ceiling of the policy, by the labels alone, or the best raw classifier, whichever is lower.
 """
 
-import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
-from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +16,9 @@ from sklearn.metrics import roc_auc_score
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
 from benchmarks.methods.sifts import Pair, Released, classes_of, fare_bound, held_out_leak
 from benchmarks.pictures import UTKFACE_FILE, People, drawn_numbers, few_of_utkface, utkface, utkface_path
-from benchmarks.results import Result, argument_text
-from benchmarks.suites.sift_matrix import CONFIDENCE, THRESHOLD, Judge, by_policy, developer_data
-from benchmarks.table import Cell, Grid, heads
+from benchmarks.results import Argument, Result, argument_text
+from benchmarks.suites.sift_matrix import CONFIDENCE, THRESHOLD, Judge, developer_data, means, passing
+from benchmarks.table import Ask, Found, Grid, Rows, Table, Values
 from blindsight.errors import InputError
 from blindsight.sift.attackers import LOOKUP, MODERN, PAPER, best_raw_accuracy
 from blindsight.sift.certificate import ROWS_PER_SYMBOL, fewest_rows
@@ -30,7 +28,7 @@ from blindsight.sift.trial import QUICK
 from blindsight.sift.verify import Verifier
 
 FEW_PHOTOGRAPHS = 6_000
-SYMBOLS, QUICK_SYMBOLS = "2 4 8 16 32", "2 4"
+SYMBOLS = "2 4 8 16 32"
 MOST_LOSS = 0.03
 NAMES, QUICK_NAMES = ("female", "white", "under_30"), ("male", "smiling", "outdoors")
 MAKERS = {
@@ -39,17 +37,6 @@ MAKERS = {
     "fare-components": "tree of FARE's kind on 64 components",
     "exponentiated-gradient": "fairlearn ExponentiatedGradient, 1 bit",
 }
-
-
-def symbol_methods() -> tuple[Method, ...]:
-    """Return the makers of symbols."""
-    fare = "sifts:fare"
-    return (
-        Method("more-symbols", "sifts:more_symbols", {"symbols": SYMBOLS}),
-        Method("fare-probabilities", fare, {"symbols": SYMBOLS, "inputs": "probabilities"}),
-        Method("fare-components", fare, {"symbols": SYMBOLS, "inputs": "components"}),
-        Method("exponentiated-gradient", "sifts:exponentiated_gradient"),
-    )
 
 
 def policies(names: Sequence[str]) -> tuple[Pair, ...]:
@@ -139,44 +126,45 @@ def told(symbols: NDArray[np.int64], public: NDArray[np.int8]) -> tuple[float, f
     return float(np.mean(recalls)), float(roc_auc_score(truth, score))
 
 
-def grids(results: Sequence[Result]) -> list[Grid]:
-    """Return certified public accuracy beside the best possible, policy by policy, and means by number of symbols."""
-    runs = {
-        (r.method, argument_text(r.arguments)): by_policy(r.score) for r in results if r.dataset == "utkface-symbols"
-    }
-    rows: list[tuple[Cell, ...]] = []
-    means: dict[tuple[str, str], list[dict[str, float]]] = {}
-    for (method, _), answers in runs.items():
-        for name, figures in answers.items():
-            policy, _, count = name.partition(":")
-            means.setdefault((method, count), []).append(figures)
-            within = figures["best"] - figures["accuracy"] <= MOST_LOSS and figures["certified"] <= THRESHOLD
-            shown = [(figures[one],) for one in ("best", "accuracy", "auc", "leak", "certified")]
-            fare: Cell = (figures["fare_bound"],) if "fare_bound" in figures else "-"
-            said = policy.replace("/", ", hidden ")
-            rows.append((said, MAKERS[method], count, *shown, fare, "reached" if within else "missed"))
-    rows.sort(key=lambda row: (str(row[0]), list(MAKERS.values()).index(str(row[1])), int(str(row[2]))))
-    columns = heads(
-        "public, hidden | maker | symbols | best possible | accuracy | AUC | leak | certified | FARE's bound | "
-        f"certified <= {THRESHOLD:g}, loss <= {MOST_LOSS:g}"
-    )
-    summary: list[tuple[Cell, ...]] = []
-    for (method, count), found in sorted(
-        means.items(), key=lambda one: (list(MAKERS).index(one[0][0]), int(one[0][1]))
-    ):
-        good = [one for one in found if one["certified"] <= THRESHOLD]
-        near = sum(one["best"] - one["accuracy"] <= MOST_LOSS for one in good)
-        loss, area = fmean(one["best"] - one["accuracy"] for one in found), fmean(one["auc"] for one in found)
-        bound = fmean(one["certified"] for one in found)
-        counts = (f"{len(good)} of {len(found)}", f"{near} of {len(found)}")
-        summary.append((MAKERS[method], count, (loss,), (area,), (bound,), *counts))
-    kept = heads("maker | symbols | mean loss | mean AUC | mean certified | certified | and within the loss")
-    text = "The best possible is the policy's ceiling or the best raw classifier, whichever is lower."
-    return [
-        Grid("One bit to 32 symbols: means over nine policies", kept, tuple(summary), text),
-        Grid("One bit to 32 symbols, policy by policy", columns, tuple(rows)),
-    ]
+def _symbols(found: Found) -> Iterable[Grid]:
+    """Show certified public accuracy beside the best possible: means by number of symbols, and policy by policy."""
+    made = []
+    for result in found("utkface-symbols").parts("policy", 2):
+        policy, _, count = str(result.arguments["policy"]).partition(":")
+        arguments: dict[str, Argument] = {"policy": policy.replace("/", ", hidden "), "count": int(count)}
+        score = {**result.score, "loss": result.score["best"] - result.score["accuracy"]}
+        made.append(replace(result, method=MAKERS[result.method], arguments=arguments, score=score))
+    names = list(MAKERS.values())
+    made.sort(key=lambda r: (names.index(r.method), r.arguments["count"]))
+    yield from Table(
+        "One bit to 32 symbols: means over nine policies",
+        "method count",
+        "maker | symbols",
+        "The best possible is the policy's ceiling or the best raw classifier, whichever is lower.",
+        more={
+            **{f"mean {said}": {"values": partial(means, figure)} for said, figure in _MEANS.items()},
+            "certified": {"values": partial(passing, "certified")},
+            "and within the loss": {"values": lambda some: f"{sum(map(_near, some))} of {len(some)}"},
+        },
+    )(Found(made))
+    yield from Table(
+        "One bit to 32 symbols, policy by policy",
+        "policy method count",
+        "public, hidden | maker | symbols | best possible = best | accuracy = accuracy | AUC = auc | leak = leak | "
+        "certified = certified | FARE's bound = fare_bound",
+        more={
+            f"certified <= {THRESHOLD:g}, loss <= {MOST_LOSS:g}": {
+                "values": lambda some: "reached" if all(map(_near, some)) else "missed"
+            }
+        },
+    )(Found(sorted(made, key=lambda r: str(r.arguments["policy"]))))
 
+
+def _near(result: Result) -> bool:
+    return result.score["loss"] <= MOST_LOSS and result.score["certified"] <= THRESHOLD
+
+
+_MEANS = {"loss": "loss", "AUC": "auc", "certified": "certified"}
 
 PHOTOGRAPHS = 12_000
 TARGETED: tuple[Pair, ...] = (("female", "white"), ("white", "female"), ("under_30", "female"))
@@ -218,98 +206,57 @@ def _pose(people: People, policies: tuple[Pair, ...], told: bool, quick: bool) -
     return Problem(given, Judge(people, attackers, attackers, strict=True))
 
 
-Values = tuple[float, ...]
-
 MOST_PUB_LOSS = 0.03
 
 
-@dataclass(frozen=True)
-class Peer:
-    """A maker by method, arguments and, where it answers with several, kind; PubLoss and PrivLoss of the reference."""
+_KINDS = "kinds=%22label%20capped%20parity%22"
+PEERS: dict[str, tuple[str, str, str]] = {
+    "PLS, K = 5": ("pls components=5,privacy=0", "-.003", ".248"),
+    "PPLS, K = 5, lambda 1": ("ppls components=5,privacy=1", "-.004", ".162"),
+    "PPLS, K = 5, lambda infinity": ("ppls components=5,privacy=inf", ".004", ".152"),
+    "PPLS, K = 1, lambda infinity": ("ppls components=1,privacy=inf", ".095", ".063"),
+    "LEACE and PLS, K = 5": ("leace components=5", ".004", ".185"),
+    "INLP, 15 rounds, and PLS, K = 5": ("inlp components=5,rounds=15", ".015", ".160"),
+    "CorrelationRemover and PLS, K = 5": ("correlation-remover components=5", "-.002", ".290"),
+    "adversarial encoder, K = 5": ("adversarial components=5", ".017", ".059"),
+    "adversarial encoder, K = 1": ("adversarial components=1", ".007", ".044"),
+    "public label, 1 bit": (f"symbols {_KINDS} label", "-.018", ".064"),
+    "capped symbol, 1 bit": (f"symbols {_KINDS} capped", "-", "-"),
+    "parity symbol, 1 bit": (f"symbols {_KINDS} parity", "-.013", ".059"),
+}
+"""Makers by method, arguments and, where there are several, kind; PubLoss and PrivLoss of the reference."""
 
-    said: str
-    method: str
-    arguments: str
-    kind: str = ""
-    reference: tuple[str, str] = ("-", "-")
-
-
-PEERS = (
-    Peer("PLS, K = 5", "pls", "components=5,privacy=0", reference=("-.003", ".248")),
-    Peer("PPLS, K = 5, lambda 1", "ppls", "components=5,privacy=1", reference=("-.004", ".162")),
-    Peer("PPLS, K = 5, lambda infinity", "ppls", "components=5,privacy=inf", reference=(".004", ".152")),
-    Peer("PPLS, K = 1, lambda infinity", "ppls", "components=1,privacy=inf", reference=(".095", ".063")),
-    Peer("LEACE and PLS, K = 5", "leace", "components=5", reference=(".004", ".185")),
-    Peer("INLP, 15 rounds, and PLS, K = 5", "inlp", "components=5,rounds=15", reference=(".015", ".160")),
-    Peer("CorrelationRemover and PLS, K = 5", "correlation-remover", "components=5", reference=("-.002", ".290")),
-    Peer("adversarial encoder, K = 5", "adversarial", "components=5", reference=(".017", ".059")),
-    Peer("adversarial encoder, K = 1", "adversarial", "components=1", reference=(".007", ".044")),
-    Peer("public label, 1 bit", "symbols", "kinds=%22label%20capped%20parity%22", "label", ("-.018", ".064")),
-    Peer("capped symbol, 1 bit", "symbols", "kinds=%22label%20capped%20parity%22", "capped"),
-    Peer("parity symbol, 1 bit", "symbols", "kinds=%22label%20capped%20parity%22", "parity", ("-.013", ".059")),
-)
+_LOSSES = {
+    "PubLoss": "pub_loss",
+    "strict PubLoss": "strict_pub_loss",
+    "PrivLoss, all": "priv_loss",
+    "upper limit": "bound",
+}
 
 
-@dataclass(frozen=True)
-class Measured:
-    """All runs of one peer: by policy, its figures."""
-
-    runs: tuple[dict[str, dict[str, float]], ...]
-
-    @classmethod
-    def of(cls, results: Sequence[Result], peer: Peer) -> "Measured":
-        """Keep the runs of this peer and kind."""
-        chosen = [r for r in results if r.method == peer.method and argument_text(r.arguments) == peer.arguments]
-        return cls(tuple(_of_kind(by_policy(result.score), peer.kind) for result in chosen))
-
-    @property
-    def policies(self) -> tuple[str, ...]:
-        """The policies that were answered."""
-        return tuple(dict.fromkeys(policy for run in self.runs for policy in run))
-
-    def means(self, figure: str) -> Values:
-        """Return the mean over policies, run by run; nothing where it was not measured."""
-        runs = [[figures[figure] for figures in run.values() if figure in figures] for run in self.runs]
-        return tuple(statistics.fmean(found) for found in runs if found)
-
-    def by_published(self, figure: str) -> Values:
-        """Return the mean by the paper's five; on symbols a table stands for them, as for everybody."""
-        return self.means(f"paper/{figure}") or self.means(figure)
-
-    def of_policy(self, policy: str, figure: str) -> Values:
-        """Return a figure of one policy, run by run."""
-        return tuple(run[policy][figure] for run in self.runs if figure in run.get(policy, {}))
-
-    def passing(self, figure: str) -> str:
-        """Return how many policies have at most the threshold, of how many that were answered, on average."""
-        if not self.runs:
-            return "-"
-        passed = statistics.fmean(sum(f[figure] <= THRESHOLD for f in run.values()) for run in self.runs)
-        return f"{passed:g} of {statistics.fmean(map(len, self.runs)):g}"
+def peers(found: Found) -> Found:
+    """Return the figures of every peer, as the method of its name, by policy."""
+    known, made = {place: said for said, (place, _, _) in PEERS.items()}, []
+    for result in found("utkface*"):
+        for part in Found([result]).parts("policy", 2):
+            policy, _, kind = str(part.arguments["policy"]).partition(":")
+            place = " ".join(filter(None, (result.method, argument_text(result.arguments), kind)))
+            if place in known:
+                made.append(replace(part, method=known[place], arguments={"policy": policy}))
+    return Found(made)
 
 
-def _of_kind(found: dict[str, dict[str, float]], kind: str) -> dict[str, dict[str, float]]:
-    pairs = ((name.partition(":"), figures) for name, figures in found.items())
-    return {policy: figures for (policy, _, sort), figures in pairs if sort == kind}
-
-
-def sections(results: Sequence[Result]) -> list[Grid]:
-    """Return the targets, the means over policies, and every policy by itself."""
-    measured = {peer: Measured.of(results, peer) for peer in PEERS}
-    policies = dict.fromkeys(policy for found in measured.values() for policy in found.policies)
-    return [_targets(measured), _means(measured), *(_one(measured, policy) for policy in policies)]
-
-
-def _targets(measured: dict[Peer, Measured]) -> Grid:
-    rows: list[tuple[Cell, ...]] = []
+def _targets(found: Found) -> Grid:
+    rows: Rows = []
     for policy in map("/".join, TARGETED):
-        for peer, found in measured.items():
-            cost, strict, bound = (found.of_policy(policy, f) for f in ("pub_loss", "strict_pub_loss", "certified"))
+        for peer in PEERS:
+            one = peers(found)(method=peer, policy=policy)
+            cost, strict, bound = (one.of(figure) for figure in ("pub_loss", "strict_pub_loss", "certified"))
             if bound:
-                rows.append((policy, peer.said, cost, strict, bound, _reached(cost, strict, bound)))
-    columns = ("public/private", "certified sift", "PubLoss", "strict PubLoss", "certified PrivLoss", "target")
+                rows.append((policy, peer, cost, strict, bound, _reached(cost, strict, bound)))
+    columns = "public/private | certified sift | PubLoss | strict PubLoss | certified PrivLoss | target"
     title = f"Targets: PubLoss <= {MOST_PUB_LOSS:g} at certified PrivLoss <= {THRESHOLD:g} (95%)"
-    return Grid(title, columns, tuple(rows))
+    return Grid(title, columns, rows)
 
 
 def _reached(cost: Values, strict: Values, bound: Values) -> str:
@@ -320,29 +267,35 @@ def _reached(cost: Values, strict: Values, bound: Values) -> str:
     return "reached, but for the strict PubLoss" if within and max(cost) <= MOST_PUB_LOSS else "missed"
 
 
-def _means(measured: dict[Peer, Measured]) -> Grid:
-    rows: list[tuple[Cell, ...]] = []
-    for peer, found in measured.items():
-        costs = (found.by_published("pub_loss"), found.means("pub_loss"), found.means("strict_pub_loss"))
-        leaks = (found.by_published("priv_loss"), found.means("priv_loss"), found.means("certified"))
-        passes = (found.passing("priv_loss"), found.passing("bound"))
-        rows.append((peer.said, peer.reference[0], *costs, peer.reference[1], *leaks, *passes))
-    columns = heads(
-        "sift | PubLoss, reference | PubLoss, paper's five | PubLoss, all | strict PubLoss, all | "
-        "PrivLoss, reference | PrivLoss, paper's five | PrivLoss, all | certified | pass | accepted"
-    )
-    return Grid("Means over the policies", columns, tuple(rows))
+def _published(figure: str, found: Found) -> Values:
+    """Return the mean by the paper's five; on symbols a table stands for them, as for everybody."""
+    return means(f"paper/{figure}", found) or means(figure, found)
 
 
-def _one(measured: dict[Peer, Measured], policy: str) -> Grid:
-    figures = ("pub_loss", "strict_pub_loss", "priv_loss", "bound")
-    rows: list[tuple[Cell, ...]] = [
-        (peer.said, *(found.of_policy(policy, figure) for figure in figures))
-        for peer, found in measured.items()
-        if policy in found.policies
-    ]
-    columns = ("sift", "PubLoss", "strict PubLoss", "PrivLoss, all", "upper limit")
-    return Grid(f"Public {policy.replace('/', ', private ')}", columns, tuple(rows))
+def _means(found: Found) -> Iterable[Grid]:
+    columns: dict[str, Ask] = {
+        "PubLoss, reference": {"text": {said: known for said, (_, known, _) in PEERS.items()}},
+        "PubLoss, paper's five": {"values": partial(_published, "pub_loss")},
+        "PubLoss, all": {"values": partial(means, "pub_loss")},
+        "strict PubLoss, all": {"values": partial(means, "strict_pub_loss")},
+        "PrivLoss, reference": {"text": {said: known for said, (_, _, known) in PEERS.items()}},
+        "PrivLoss, paper's five": {"values": partial(_published, "priv_loss")},
+        "PrivLoss, all": {"values": partial(means, "priv_loss")},
+        "certified": {"values": partial(means, "certified")},
+        "pass": {"values": partial(passing, "priv_loss")},
+        "accepted": {"values": partial(passing, "bound")},
+    }
+    rows = {said: {"method": said} for said in PEERS}
+    return Table("Means over the policies", rows, "sift", more=columns)(peers(found))
+
+
+def _policies(found: Found) -> Iterable[Grid]:
+    measured = peers(found)
+    for (policy,) in measured.names("policy"):
+        one = measured(policy=policy)
+        rows = {said: {"method": said} for said in PEERS if one(method=said)}
+        columns = " | ".join(["sift", *(f"{said} = {figure}" for said, figure in _LOSSES.items())])
+        yield from Table(f"Public {policy.replace('/', ', private ')}", rows, columns)(one)
 
 
 BENCHMARK = Benchmark(
@@ -360,9 +313,14 @@ BENCHMARK = Benchmark(
         Method("adversarial", "sifts:adversarial", {"components": 5}),
         Method("adversarial", "sifts:adversarial", {"components": 1}),
         Method("symbols", "sifts:symbols", {"kinds": "label capped parity"}),
-        *symbol_methods(),
+        Method("more-symbols", "sifts:more_symbols", {"symbols": SYMBOLS}),
+        *(
+            Method(f"fare-{inputs}", "sifts:fare", {"symbols": SYMBOLS, "inputs": inputs})
+            for inputs in ("probabilities", "components")
+        ),
+        Method("exponentiated-gradient", "sifts:exponentiated_gradient"),
     ),
-    sections=lambda results: sections(results) + grids(results),
+    tables=(_targets, _means, _policies, _symbols),
     notes=(
         "Makers of symbols all aim at the leak that should be certified within .10 on the judged rows. Two private "
         "attributes are hidden jointly: every question about both. FARE's kind: a tree grown by Gini impurities of "

@@ -9,6 +9,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 
+def tables(benchmark, results):
+    """Return the benchmark's tables of these results: by title, its rows by name."""
+    from benchmarks.table import shown
+
+    return {grid.title: {row[0]: tuple(row[1:]) for row in grid.rows} for grid in shown(benchmark, results)}
+
+
 @pytest.fixture
 def in_process(monkeypatch):
     """Methods that measure in a process of their own do so in this one, which saves starting Python."""

@@ -8,24 +8,14 @@ import pytest
 from benchmarks.methods import rounds
 from benchmarks.methods.rounds import Measured, RoundAnswer
 from benchmarks.results import Result
-from benchmarks.suites.dphe_round import (
-    BENCHMARK,
-    CROWD,
-    CROWD_SETTING,
-    WEIGHTS,
-    Case,
-    Setting,
-    full_cases,
-    quick_cases,
-    score,
-    sections,
-)
+from benchmarks.suites.rounds import CROWD, CROWD_SETTING, DPHE_ROUND, WEIGHTS, Case, Setting, cases, score
 from blindsight.errors import InputError
+from tests.benchmarks.conftest import tables
 
 TINY = Setting(310, 90.0, 1024, users=3)
 
 
-@pytest.mark.parametrize("method", BENCHMARK.methods, ids=str)
+@pytest.mark.parametrize("method", DPHE_ROUND.methods, ids=str)
 def test_every_method_adds_up_a_round(method):
     case = Case(TINY, (method.name,), 310, block=31 if method.name.startswith("block") else 1)
     given = case.round(4)
@@ -99,14 +89,14 @@ def test_parts_are_extrapolated_in_proportion_and_tables_are_not_and_wrong_sums_
 
 
 def result(setting, method, seed=0, session="monday", **figures):
-    (case,) = [case for case in (*full_cases(), *quick_cases()) if case.setting == setting and method in case.methods]
+    (case,) = [case for case in (*cases(False), *cases(True)) if case.setting == setting and method in case.methods]
     names = "table", "encrypt", "aggregate", "decrypt", "decrypt all", "megabytes", "peak megabytes"
     base = dict.fromkeys(names, 0.0)
     return Result("dphe-round", case.dataset, method, {}, seed, score=base | {"share": 1.0} | figures, session=session)
 
 
 def rows(results, title):
-    return {row[0]: row[1:] for table in sections(results) if table.title.startswith(title) for row in table.rows}
+    return next((rows for said, rows in tables(DPHE_ROUND, results).items() if said.startswith(title)), {})
 
 
 def test_targets_are_judged_run_by_run():
@@ -122,18 +112,18 @@ def test_targets_are_judged_run_by_run():
         result(setting, "block-dphe", seed=2, session="tuesday", encrypt=1.0, megabytes=0.19),
     ]
     found = rows(results, "Targets")
-    assert found[name] == ("at least 300", (300, 225), "in 1 of 2 runs")
-    assert found[name.replace("touched", "all")] == ("at least 300", (900, 225), "in 1 of 2 runs")
-    assert found["2048 bits, 90% zero, own supports: block-dphe, megabytes a user"][2] == "in 2 of 3 runs"
-    assert found[name.replace("2048", "3072")] == ("at least 600", (), "-")
-    assert found["2048 bits, 90% zero, own supports: block-dphe / block-dphe-16"] == ("at least 1.3", (2,), "yes")
-    assert [rows(part, "Targets")[name][-1] for part in (results[:2], results[2:4])] == ["yes", "no"]
+    assert found[name] == ((300, 225), "at least 300", "undecided")
+    assert found[name.replace("touched", "all")] == ((900, 225), "at least 300", "undecided")
+    assert found["2048 bits, 90% zero, own supports: block-dphe, megabytes a user"][2] == "undecided"
+    assert found[name.replace("2048", "3072")] == ((), "at least 600", "not measured")
+    assert found["2048 bits, 90% zero, own supports: block-dphe / block-dphe-16"] == ((2,), "at least 1.3", "reached")
+    assert [rows(part, "Targets")[name][-1] for part in (results[:2], results[2:4])] == ["reached", "missed"]
     others = [result(Setting(size, 90.0), "block-dphe", decrypt=size / 1e5) for size in (100_000, 1_000_000)]
     others += [result(Setting(WEIGHTS), name, encrypt=took) for name, took in (("bfv", 1.4), ("TenSEAL-BFV", 1.0))]
     found = rows([*others, result(CROWD_SETTING, CROWD, **{"peak megabytes": 150.0})], "Targets")
-    assert found["bfv / TenSEAL's BFV"] == ("at most 1.3", (pytest.approx(1.4),), "no")
-    assert found["block-dphe, 1,000,000 / 100,000 weights"] == ("at most 11", (10,), "yes")
-    assert found["block-dphe, 1,000,000 weights of 100 users, peak megabytes"] == ("at most 2000", (150,), "yes")
+    assert found["bfv / TenSEAL's BFV"] == ((pytest.approx(1.4),), "at most 1.3", "missed")
+    assert found["block-dphe, 1,000,000 / 100,000 weights"] == ((10,), "at most 11", "reached")
+    assert found["block-dphe, 1,000,000 weights of 100 users, peak megabytes"] == ((150,), "at most 2000", "reached")
 
 
 def test_costs_name_what_was_extrapolated_and_the_paper_stands_beside_the_full_size_only():
@@ -144,8 +134,9 @@ def test_costs_name_what_was_extrapolated_and_the_paper_stands_beside_the_full_s
     assert found[f"{line}, all places"] == ((4,), (0.5,), (2,), (3,), (9,), (9,), "0.15%")
     assert found[f"{line}, touched places"] == ((4,), (0.5,), (2,), (1,), (7,), (9,), "0.15%")
     assert found["90% zero, own supports: block-dphe"][-1] == "-"
-    for setting, paper in ((Setting(WEIGHTS, 79.1, 1024), 186), (quick_cases()[1].setting, None)):
-        (table,) = [t for t in sections([result(setting, "python-paillier", encrypt=90.0)]) if "Table 2" in t.title]
-        assert [(row.name, row.ours, row.paper) for row in table.rows[:1]] == [
-            ("79.1% zero: python-paillier", (90,), paper)
-        ]
+    for setting, beside in (
+        (Setting(WEIGHTS, 79.1, 1024), ("186.0", (90,), "-96.0")),
+        (cases(True)[1].setting, ((90,),)),
+    ):
+        found = rows([result(setting, "python-paillier", encrypt=90.0)], "Table 2")
+        assert found["79.1% zero: python-paillier"] == beside

@@ -17,7 +17,7 @@ from benchmarks.command import main, suite_names
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task, never, recorded, run
 from benchmarks.machine import commit, measured
 from benchmarks.results import Result, argument_text, parse_arguments, read_result, result_path, write_result
-from benchmarks.table import Grid, Row, Section, render
+from benchmarks.table import Claim, Claims, Found, Grid, Table, leads, ratios, render, shown, verdict
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.metrics import accuracy
 
@@ -60,9 +60,12 @@ def tasks(settings):
     return [Task(f"bits-{bits}", f"{bits} hidden bits.", partial(pose, bits))]
 
 
-def sections(results):
-    right = [r for r in results if r.method == "answer"]
-    return [Section("Guessing", (Row("bits", tuple(100 * r.score["accuracy"] for r in right), 75.0),), digits=1)]
+GUESSING = Table(
+    "Guessing",
+    {"bits": {"method": "answer", "figure": "accuracy", "scale": 100}},
+    digits=1,
+    paper={"bits": 75.0},
+)
 
 
 def method(name, **arguments):
@@ -71,7 +74,7 @@ def method(name, **arguments):
 
 def benchmark(*methods):
     return Benchmark(
-        "toy", "A toy", tasks, methods or (method("answer", flips=2),), sections, ("Nothing is hidden.",), runs=2
+        "toy", "A toy", tasks, methods or (method("answer", flips=2),), (GUESSING,), ("Nothing is hidden.",), runs=2
     )
 
 
@@ -258,13 +261,83 @@ def test_the_table_warns_of_results_from_different_machines():
 
 
 def test_columns_without_figures_of_a_paper_and_grids_of_three_significant_digits():
-    plain = Section("Speed", (Row("fast", (1.0,)), Row("never ran", ())), digits=0)
+    plain = Grid("Speed", " | measured", (("fast", (1.0,)), ("never ran", ())), digits=0)
     cells = ("big", (12345.6,)), ("small", (0.00123, 0.00126)), ("none", ()), ("zero", (0.0,)), ("text", "yes")
-    page = render(replace(benchmark(), sections=lambda _: [plain, Grid("Costs", ("", "s"), cells)]), [], [])
+    page = render(replace(benchmark(), tables=(lambda _: [plain, Grid("Costs", ["", "s"], cells)],)), [], [])
     assert "|  | measured |\n| --- | ---: |\n| fast | 1 |\n| never ran | - |\n" in page
     assert "No results yet." in page
     lines = "| big | 12346 |", "| small | 0.00125 ± 0.00002 |", "| none | - |", "| zero | 0 |", "| text | yes |"
     assert "## Costs\n\n|  | s |\n| --- | ---: |\n" + "\n".join(lines) + "\n" in page
+
+
+def found(*rows):
+    """Results of the toy: dataset, method, arguments, seed, session, score."""
+    made = (Result("toy", d, m, a, seed, score=score, session=s, cpu_seconds=1.0) for d, m, a, seed, s, score in rows)
+    return Found(made)
+
+
+PLAYED = found(
+    ("easy", "ours", {"bits": 8}, 0, "monday", {"a/x": 4.0, "time": 3.0}),
+    ("easy", "ours", {"bits": 8}, 1, "monday", {"a/x": 6.0, "time": 5.0}),
+    ("easy", "peer", {}, 0, "monday", {"a/x": 1.0, "b/x": 2.0, "time": 6.0}),
+    ("easy", "peer", {}, 1, "tuesday", {"a/x": 2.0, "time": 10.0}),
+    ("hard", "ours", {"bits": 8, "half": True}, 0, "monday", {"time": 7.0}),
+)
+
+
+def test_results_are_chosen_by_what_they_are_and_compared_within_runs():
+    assert PLAYED(method="o*").of("time") == (3, 5, 7)
+    assert PLAYED(exactly={"bits": 8}).of("time", 2) == PLAYED("easy", bits=8).of("time", 2) == (6, 10)
+    assert PLAYED.names("dataset", "method") == [("easy", "ours"), ("easy", "peer"), ("hard", "ours")]
+    ours, peer = PLAYED("easy", "ours"), PLAYED(method="peer")
+    assert leads(ours, peer, "a/x", 10) == (30, 40)
+    assert ratios(peer, ours, "time") == (2,)  # times of another call of the harness are not compared
+    assert ratios(peer, ours) == (1,)
+    parts = PLAYED(method="peer").parts("about")
+    assert [(r.arguments["about"], r.seed, r.score["x"]) for r in parts if "x" in r.score] == [
+        ("a", 0, 1.0),
+        ("b", 0, 2.0),
+        ("a", 1, 2.0),
+    ]
+    assert parts.runs("x") == {0: 1.5, 1: 2.0}  # the mean of a run that has several
+
+
+def test_a_declared_table_crosses_rows_with_columns():
+    (grid,) = Table(
+        "T",
+        {"ours": {"method": "ours"}, "peer": {"method": "peer"}, "known": ["1", "2", "3", "4"]},
+        "who | s = time | ms = time * 1e3",
+        more={"bits": {"values": lambda some: str(len(some))}, "earlier": {"text": {"peer": ".5"}}},
+        common={"dataset": "easy"},
+    )(PLAYED)
+    assert list(grid.columns) == ["who", "s", "ms", "bits", "earlier"]
+    assert [list(row) for row in grid.rows] == [
+        ["ours", (3, 5), (3000, 5000), "2", "-"],
+        ["peer", (6, 10), (6000, 10000), "2", ".5"],
+        ["known", "1", "2", "3", "4"],
+    ]
+    each = Table("on {}", "method", "who | CPU s = cpu_seconds", each="dataset")
+    assert [(grid.title, len(grid.rows)) for grid in each(PLAYED)] == [("on easy", 2), ("on hard", 1)]
+    (beside,) = Table("P", {"ours": {"method": "ours", "figure": "a/x"}}, digits=1, paper={"ours": 4.0})(PLAYED)
+    assert beside.rows == [("ours", "4.0", (4, 6), "+1.0")]
+    assert shown(replace(benchmark(), tables=(lambda some: Grid("empty", "a | b", []),)), []) == []
+
+
+def test_claims_are_judged_and_undecided_where_the_spread_covers_the_bound():
+    assert verdict((), 0) == "not measured"
+    assert verdict((0.1,), 0) == verdict((0.1, 0.11), 0) == "reached"
+    assert verdict((0.1, -0.3), 0) == "undecided"
+    assert verdict((-0.2, -0.21), 0, words=("confirmed", "refuted")) == "refuted"
+    assert [verdict((value,), most=1.2) for value in (1.2, 1.3)] == ["reached", "missed"]
+    claims = [Claim("fast", lambda some: some(method="ours").of("time"), most=4), Claim("slow", (9.0,), 8)]
+    grid = Claims("C", claims)(PLAYED("easy"))
+    assert grid.rows == [("fast", (3, 5), "at most 4", "undecided"), ("slow", (9,), "at least 8", "confirmed")]
+
+
+def test_a_method_over_several_values_is_one_for_each_combination():
+    made = Method.over("m", "a:b", bits=(8, 16), kind=("x", "y"), k=1)
+    assert [argument_text(one.arguments) for one in made][1] == "bits=8,k=1,kind=y"
+    assert len(made) == 4
 
 
 def test_the_command_runs_a_suite_and_writes_its_table(tmp_path, monkeypatch, capsys):

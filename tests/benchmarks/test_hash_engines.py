@@ -8,23 +8,24 @@ from benchmarks.methods import engines
 from benchmarks.methods.engines import Questions
 from benchmarks.methods.own_postgres import postgres_programs
 from benchmarks.results import Result
-from benchmarks.suites import hash_asking, hash_engines
+from benchmarks.suites import engines as suite
 from blindsight.errors import InputError
 from blindsight.search.codes import hamming
+from tests.benchmarks.conftest import tables
 
 
 @pytest.fixture(scope="module")
 def questions():
-    return Questions(hash_engines.drawn(2_000, [0, 0]), hash_engines.drawn(10, [0, 1]), hash_engines.K)
+    return Questions(suite.drawn(2_000, [0, 0]), suite.drawn(10, [0, 1]), suite.K)
 
 
 @pytest.fixture(scope="module")
 def truth(questions):
-    return np.argsort(hamming(questions.queries, questions.codes), axis=1, kind="stable")[:, : hash_engines.K]
+    return np.argsort(hamming(questions.queries, questions.codes), axis=1, kind="stable")[:, : suite.K]
 
 
 PULLED = {"same": True, "bytes": 10_000, "symbols": 21} | dict.fromkeys(("give", "receive", "first", "rank"), 1.0)
-ENGINES = [method for method in hash_engines.BENCHMARK.methods if method.name != hash_engines.OVERHEAD]
+ENGINES = [method for method in suite.ENGINES.methods if method.name != suite.OVERHEAD]
 
 
 @pytest.mark.parametrize("method", ENGINES, ids=str)
@@ -34,7 +35,7 @@ def test_every_engine_answers_and_is_measured(method, questions, request):
     if method.name != "faiss-flat":  # which has a process of its own
         request.getfixturevalue("in_process")
     answer = method.load()(questions, seed=0, **method.arguments)
-    scores = hash_engines.score(questions.codes, questions.queries, answer)
+    scores = suite.score(questions.codes, questions.queries, answer)
     exact = method.name == "faiss-flat" or method.arguments.get("kind") in ("auto", "exact")
     # of 44 lists 4 and 16 hold about a tenth and a third of the codes; tuned ones were measured above .99
     least = 1.0 if exact else 0.1 if method.name == "faiss-ivf" else 0.9
@@ -46,11 +47,11 @@ def test_every_engine_answers_and_is_measured(method, questions, request):
 
 def test_hits_are_judged_by_their_distances(questions, truth):
     def recall(positions):
-        return hash_engines.recall(questions.codes, questions.queries, positions)
+        return suite.recall(questions.codes, questions.queries, positions)
 
     missing = truth.copy()
     missing[:, 50:] = -1
-    far = np.argsort(-hamming(questions.queries, questions.codes).astype(int), axis=1)[:, : hash_engines.K]
+    far = np.argsort(-hamming(questions.queries, questions.codes).astype(int), axis=1)[:, : suite.K]
     assert [recall(hits) for hits in (truth, truth[:, ::-1], missing, far)] == [1, 1, 0.5, 0]
     for wrong in (np.zeros_like(truth), truth[:, :5], truth + 5_000):
         with pytest.raises(InputError, match="hits"):
@@ -58,24 +59,24 @@ def test_hits_are_judged_by_their_distances(questions, truth):
 
 
 def test_the_overhead_is_a_ratio(questions):
-    (method,) = (method for method in hash_engines.BENCHMARK.methods if method.name == hash_engines.OVERHEAD)
+    (method,) = (method for method in suite.ENGINES.methods if method.name == suite.OVERHEAD)
     answer = method.load()(questions, seed=0, turns=3)
-    assert set(hash_engines.score(questions.codes, questions.queries, answer)) == set(hash_engines.RATIOS)
+    assert set(suite.score(questions.codes, questions.queries, answer)) == set(suite.RATIOS)
     assert all(0 < ratio < np.inf for ratio in answer.values())
 
 
 def test_flipped_codes_differ_by_their_share_of_bits():
-    clean, flipped = (task.pose(3).given for task in hash_engines.tasks(Settings(quick=True)))
+    clean, flipped = (task.pose(3).given for task in suite.engine_tasks(Settings(quick=True)))
     assert np.array_equal(clean.queries, flipped.queries)
     changed = np.bitwise_count(clean.codes ^ flipped.codes).mean() / 8
-    assert abs(changed - hash_engines.FLIPS) < 0.005  # 256,000 bits: 5.7 standard deviations, false alarm 1e-8
-    assert not np.array_equal(clean.codes, hash_engines.tasks(Settings(quick=True))[0].pose(4).given.codes)
+    assert abs(changed - suite.FLIPS) < 0.005  # 256,000 bits: 5.7 standard deviations, false alarm 1e-8
+    assert not np.array_equal(clean.codes, suite.engine_tasks(Settings(quick=True))[0].pose(4).given.codes)
 
 
 def test_large_collections_are_for_some_engines_and_the_overhead_for_one():
-    asked = {task.dataset: task.methods for task in hash_engines.tasks(Settings())}
+    asked = {task.dataset: task.methods for task in suite.engine_tasks(Settings())}
     assert list(asked) == ["1M-clean", "1M-flipped", "10M-clean", "10M-flipped"]
-    assert [dataset for dataset, methods in asked.items() if hash_engines.OVERHEAD in methods] == ["1M-clean"]
+    assert [dataset for dataset, methods in asked.items() if suite.OVERHEAD in methods] == ["1M-clean"]
     assert "usearch" in asked["1M-flipped"]
     assert "usearch" not in asked["10M-clean"]
 
@@ -90,28 +91,27 @@ def test_tables_stand_beside_earlier_figures():
         result("1M-clean", "overhead", {"turns": 5}, **{"exact": 1.01, "lists": 1.02, "lists, one query": 1.03}),
         result("1M-flipped", "pgvector", {"kind": "ivfflat"}, **figures),
     ]
-    clean, flipped, overhead = hash_engines.sections(results)
-    assert clean.rows == (("faiss-flat", (1.0,), (2.0,), (0.5,), (4.0,), (3.0,), "800 (1.000)"),)
-    assert len(clean.columns) == 7
-    assert flipped.rows == (("pgvector (kind=ivfflat)", (1.0,), (2.0,), (0.5,), (), (3.0,)),)
-    assert [row[2] for row in overhead.rows] == [(1.01,), (1.02,), (1.03,)]
-    assert hash_engines.sections([]) == []
+    clean, flipped, overhead = tables(suite.ENGINES, results).values()
+    assert clean == {"faiss-flat": ("default", (1.0,), (2.0,), (0.5,), (4.0,), (3.0,), "800 (1.000)")}
+    assert flipped == {"pgvector": ("kind=ivfflat", (1.0,), (2.0,), (0.5,), (), (3.0,))}
+    assert [row[0] for row in overhead.values()] == [(1.01,), (1.02,), (1.03,)]
+    assert {row[-1] for row in overhead.values()} == {"reached"}
 
 
 def test_asking_is_scored_by_what_was_found():
     pytest.importorskip("tenseal")
-    scan, pull = hash_asking.tasks(Settings(quick=True))
+    scan, pull = suite.asking_tasks(Settings(quick=True))
     problem = scan.pose(0)
     answer = engines._encrypted(problem.given, number_bits=0)
     assert problem.score(answer)["up"] == answer["up"] > 4e6
     with pytest.raises(InputError, match="nearest"):
-        problem.score(answer | {"positions": answer["positions"][:, ::-1] * 0 + np.arange(hash_engines.K)})
+        problem.score(answer | {"positions": answer["positions"][:, ::-1] * 0 + np.arange(suite.K)})
     with pytest.raises(InputError, match="given"):
         pull.pose(0).score({"same": False})
     results = [
         Result("hash-asking", "1k", "encrypted", {}, 0, score=problem.score(answer)),
         Result("hash-asking", "pull-5k", "pull", {"epsilon": 4.0}, 0, score=pull.pose(0).score(PULLED)),
     ]
-    scans, pulls = hash_asking.sections(results)
-    assert scans.rows[0][2] == (answer["up"] / 1e6,)
-    assert pulls.rows[0][4] == (2.0,)  # bytes a record
+    scans, pulls = tables(suite.ASKING, results).values()
+    assert scans["encrypted"][1] == (answer["up"] * 1e-6,)
+    assert pulls["pull-5k"][-1] == (2.0,)  # bytes a record

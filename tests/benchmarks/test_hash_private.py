@@ -7,9 +7,11 @@ from benchmarks.harness import Settings
 from benchmarks.methods import hashing
 from benchmarks.results import Result
 from benchmarks.suites import hash_private
-from benchmarks.suites.hash_private import REFERENCE, Measured, sections
+from benchmarks.suites.hash_private import REFERENCE, best
+from benchmarks.table import Found
 from blindsight.search.evaluation import SymbolSearcher
 from blindsight.search.localmode import LocalHasher
+from tests.benchmarks.conftest import tables
 
 QUICK = Settings(quick=True)
 
@@ -73,9 +75,9 @@ def test_the_best_length_is_that_of_the_best_mean():
         result("bits", {"ball/4": 0.26}, bits=8, seed=1),
         result("bits", {"ball/4": 0.90}, bits=16, dataset="cifar10"),
     ]
-    found = Measured.on(results, "fashion-mnist")
-    assert found.best("ball", 4) == ((0.26, 0.26), 8)
-    assert found.best("response", 4) == ((), 0)
+    found = Found(results)("fashion-mnist")
+    assert best(found, "ball", 4) == ((0.26, 0.26), 8)
+    assert best(found, "response", 4) == ((), 0)
 
 
 def test_figures_stand_beside_the_reference_and_targets_are_judged():
@@ -85,11 +87,11 @@ def test_figures_stand_beside_the_reference_and_targets_are_judged():
         result("codebook", {"codebook/4": 0.25}, dataset="fashion-mnist-half"),
         result("central", {"central/1": 0.46}, epsilon=1),
     ]
-    targets, fashion, half, *_ = sections(results)
-    assert targets.rows[0][2:4] == ("0.194: not measured", "0.364: reached")
-    assert targets.rows[1][3] == "0.4: missed"
-    assert targets.rows[3][1] == "0.47: missed"
-    row = next(row for row in fashion.rows if "plain k-means" in row[0])
-    assert row[5:7] == ("0.364", (0.36,))
-    assert half.rows[0][5:7] == ((0.36,), (0.25,))
-    assert REFERENCE["central"] == (0.471, 0.500, 0.511, 0.527)
+    targets, fashion, half, *_ = (list(rows.items()) for rows in tables(hash_private.BENCHMARK, results).values())
+    assert targets[0][1][1:3] == ("0.194: not measured", "0.364: reached")
+    assert targets[1][1][2] == "0.4: missed"
+    assert targets[3][1][0] == "0.47: missed"
+    row = next(row for said, row in fashion if "plain k-means" in said)
+    assert row[4:6] == ("0.364", (0.36,))
+    assert half[0][1][4:6] == ((0.36,), (0.25,))
+    assert REFERENCE["central"] == ("0.471", "0.500", "0.511", "0.527")

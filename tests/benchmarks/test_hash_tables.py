@@ -20,14 +20,15 @@ from benchmarks.suites.hash_tables import (
     PITQ_EPSILONS,
     RELATIONS,
     by_run,
+    claims,
     score,
-    sections,
 )
-from benchmarks.table import verdict
+from benchmarks.table import Found, verdict
 from blindsight.data.catalogue import CatalogueEntry
 from blindsight.errors import InputError
 from blindsight.search.codes import hamming, pack
 from blindsight.search.published import PHashing
+from tests.benchmarks.conftest import tables
 
 QUICK = Settings(quick=True)
 
@@ -96,7 +97,7 @@ def test_the_papers_figures_are_those_printed():
 
 
 def judged(run):
-    return {relation.said: verdict(relation.values([run]), relation.least) for relation in RELATIONS}
+    return {claim.said: verdict(claim.values, claim.least, words=hash_tables.WORDS) for claim in claims([run])}
 
 
 def test_the_papers_own_figures_confirm_all_but_spectral_hashing():
@@ -123,11 +124,7 @@ def test_one_figure_is_enough_to_refute_a_relation(place, value, said):
     assert "refuted" in {found for name, found in verdicts.items() if name.startswith(said)}
 
 
-def test_verdicts_say_how_sure_they_are_and_answers_of_the_wrong_shape_are_refused():
-    assert verdict((), 0) == "not measured"
-    assert verdict((0.1,), 0) == verdict((0.1, 0.11), 0) == "confirmed"
-    assert verdict((0.1, -0.3), 0) == "undecided"
-    assert verdict((-0.2, -0.21), 0, ("reached", "missed")) == "missed"
+def test_answers_of_the_wrong_shape_are_refused():
     for answer in ({"x": by_symbols(np.zeros((1, 4)), np.zeros(3, int))}, {}):
         with pytest.raises(InputError):
             score(np.zeros(2, int), np.zeros(3, int), answer)
@@ -143,13 +140,13 @@ def test_figures_stand_in_their_row_and_relations_take_runs_that_have_both_sides
         measured("lsh", 12, {"inf": 0.4, "1": 0.1}, seed=1),
         measured("pitq-right", 48, {"0.25": 0.5}),
     ]
-    assert by_run(results)[0] == {("LSH", inf, 12): 0.2, ("LSH", 1.0, 12): 0.1, (CORRECTED, 0.25, 48): 0.5}
-    relations, first, second, true, _ = sections(results)
-    assert first.rows[0][:4] == ("LSH, no privacy", "0.1162", (0.2, 0.4), "0.1215")
-    assert len(first.rows) == 4 * len(EVERYTHING)
-    assert second.rows[len(PITQ_EPSILONS) + 1][-2:] == ("-", (0.5,))
-    assert {row[-1] for row in relations.rows} == {"not measured"}
-    assert true.rows[0] == ("1", "0.5", "6.5", "13.0", "17.3", "26.0")
+    assert by_run(Found(results))[0] == {("LSH", inf, 12): 0.2, ("LSH", 1.0, 12): 0.1, (CORRECTED, 0.25, 48): 0.5}
+    relations, first, second, true, _ = tables(hash_tables.BENCHMARK, results).values()
+    assert first["LSH, no privacy"][:3] == ("0.1162", (0.2, 0.4), "0.1215")
+    assert len(first) == 4 * len(EVERYTHING)
+    assert list(second.values())[len(PITQ_EPSILONS) + 1][-2:] == ("-", (0.5,))
+    assert {row[-1] for row in relations.values()} == {"not measured"}
+    assert true["1"] == ("0.5", "6.5", "13.0", "17.3", "26.0")
 
 
 def test_times_are_compared_within_a_run():
@@ -160,7 +157,8 @@ def test_times_are_compared_within_a_run():
         measured("itq-faiss", 64, {"codes": 0.5}, dataset="drawn-50000x512", seed=1, session="tuesday"),
         measured("itq-blindsight", 64, {"codes": 0.54}, dataset="fashion-mnist"),
     ]
-    assert sections(results)[-1].rows[2] == ("64", (0.54,), (), (3.0, 1.0), (1.5, 1.0), (2.0,), "no")
+    *_, rotations = tables(hash_tables.BENCHMARK, results).values()
+    assert rotations["64"] == ((0.54,), (), (3.0, 1.0), (1.5, 1.0), (2.0,), "no")
 
 
 def test_missing_data_are_named(tmp_path, monkeypatch, capsys):

@@ -9,9 +9,9 @@ from benchmarks.harness import Settings
 from benchmarks.methods import selective
 from benchmarks.results import Result
 from benchmarks.suites import ppdl_days
-from benchmarks.suites.ppdl_days import sections
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.selective.protection import ParticipantGaussian, RecordGaussian
+from tests.benchmarks.conftest import tables
 
 QUICK = Settings(quick=True)
 
@@ -88,13 +88,12 @@ def test_relations_are_judged_run_by_run_and_the_paper_stands_beside_ours():
     results.append(
         Result("ppdl-days", "head-initial", "head-initial", adam, 0, score={"training": 0.95, "validation": 0.93})
     )
-    figure, relations, composition, table_2 = sections(results)
-    assert figure.rows[0][1:5] == ("91.5 ± 2.1",) * 4
-    within, *_ = relations.rows
-    assert within == ("largest 10% within 1 point of centralised", "-0.5 ± 0.0", "-1", "confirmed")
-    verdicts = {row[0]: row[-1] for row in relations.rows}
+    figure, relations, composition, table_2 = tables(ppdl_days.BENCHMARK, results).values()
+    assert figure["centralised"][:4] == ("91.5 ± 2.1",) * 4
+    within = relations["largest 10% within 1 point of centralised"]
+    assert within == (pytest.approx((-0.5, -0.5)), "at least -1", "confirmed")
+    verdicts = {said: row[-1] for said, row in relations.items()}
     assert verdicts["the paper's noise keeps accuracy: 10% within 1 point of centralised"] == "refuted"
     assert verdicts["largest 20% within 1 point of centralised"] == "not measured"
-    assert composition.rows[0][1:] == ("1", "512", "264", "37,888", "14,616", "14,616", "no")
-    row = next(row for row in table_2.rows if row.name == "frozen backbone, last layer, Adam, validation")
-    assert (row.paper, row.ours) == (83.5, (93.0,))
+    assert composition["the paper's noise, 10%"] == ("1", "512", "264", "37,888", "14,616", "14,616", "no")
+    assert table_2["frozen backbone, last layer, Adam, validation"] == ("83.5", (93.0,), "+9.5")

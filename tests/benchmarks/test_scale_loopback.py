@@ -12,22 +12,13 @@ import pytest
 from benchmarks.methods import loopback
 from benchmarks.methods.scale import Setting
 from benchmarks.results import Result
-from benchmarks.suites.scale_loopback import (
-    MEGABYTES,
-    OWNERS,
-    Case,
-    dense,
-    full_cases,
-    in_one_process,
-    quick_cases,
-    score,
-    sections,
-)
+from benchmarks.suites.scale import LOOPBACK, Deployed, dense, deployments, in_one_process, score_deployed
 from blindsight.errors import InputError, ServiceError
+from tests.benchmarks.conftest import tables
 
 pytest.importorskip("flwr")
 
-SMALL = Case("bfv", loopback.Deployment(3, 4, 5, sparsity=0.0, key_bits=3072, rounds=2))
+SMALL = Deployed("bfv", loopback.Deployment(3, 4, 5, sparsity=0.0, key_bits=3072, rounds=2))
 CONTRIBUTE = {"messages": 3, "sent": 3_000, "received": 6_000, "seconds": 5.0}
 ANSWER = {"messages": 1, "sent": 1_900, "received": 500, "seconds": 3.0}
 
@@ -41,10 +32,12 @@ def report(*seconds):
 
 
 def test_rounds_that_count_come_after_the_first():
-    sizes = [(case.given.owners, case.given.weights) for case in full_cases()]  # those in the title
+    sizes = [(case.given.owners, case.given.weights) for case in deployments(quick=False)]  # those in the title
     per_ciphertext = Setting("bfv").per_ciphertext
     assert sizes[0] == (5, 206_848)
-    assert sizes[1:] == [(owners, 15 * megabytes * per_ciphertext) for megabytes in MEGABYTES for owners in OWNERS]
+    assert sizes[1:] == [
+        (owners, 15 * megabytes * per_ciphertext) for megabytes in (1, 10, 100) for owners in (3, 5, 8)
+    ]
     ends = [loopback.Sample(*values, bytes=0) for values in ((10, 100), (16, 150), (17, 152))]
     figures = loopback.round_figures(report(30.0, 9.0, 8.0), ends)
     assert [figures[name].tolist() for name in ("wall", "cpu", "others")] == [[9, 8], [6, 1], [44, 1]]
@@ -60,10 +53,10 @@ def test_a_model_that_others_would_not_have_learned_is_refused():
     assert not np.array_equal(truth, in_one_process(SMALL, 1))
     rounds, complete = {"wall": np.array([2.0, 4.0])}, np.array([True, True])
     answer = {"weights": truth, "complete": complete, "rounds": rounds, "run": {"idle": 0.5}, "predicted": {"x": 1.0}}
-    assert score(truth, answer) == {"round/wall": 3, "slowest/wall": 4, "run/idle": 0.5, "predicted/x": 1}
+    assert score_deployed(truth, answer) == {"round/wall": 3, "slowest/wall": 4, "run/idle": 0.5, "predicted/x": 1}
     for wrong in ({"weights": truth + 1e-12}, {"complete": ~complete}):
         with pytest.raises(InputError):
-            score(truth, answer | wrong)
+            score_deployed(truth, answer | wrong)
 
 
 def test_processes_below_this_one_are_counted_while_they_run_and_after():
@@ -112,7 +105,7 @@ def result(case, **changes):
 
 
 def rows(results, title):
-    return {row[0]: row[1:] for table in sections(results) if table.title.startswith(title) for row in table.rows}
+    return next((rows for said, rows in tables(LOOPBACK, results).items() if said.startswith(title)), {})
 
 
 def test_tables_show_bytes_seconds_and_what_others_used():
@@ -127,17 +120,17 @@ def test_predictions_are_fitted_to_the_fewest_owners_and_need_two_sizes():
     assert not rows([result(few), result(many)], "Predicted")
     large = {"round/cpu": 28.0, "round/wall": 20.0, "predicted/contribution": 2e7}
     found = rows([result(few), result(more, **large), result(many)], "Predicted")
-    assert [found[case.name][2][0] for case in (few, more)] == pytest.approx([1, 1])
+    assert [found[str(case)][2][0] for case in (few, more)] == pytest.approx([1, 1])
     # More owners, more messages and bytes: as much as the model says, not as little as was "measured" here.
-    assert found[many.name][2][0] > 1.5
-    assert found[few.name][5][0] == pytest.approx((3.75 + 5.5 / (2 - 0.25 - 0.5)) / 10)
-    assert found[few.name][6][0] == pytest.approx(3.75 + 5.5 / 1.75)
+    assert found[str(many)][2][0] > 1.5
+    assert found[str(few)][5][0] == pytest.approx((3.75 + 5.5 / (2 - 0.25 - 0.5)) / 10)
+    assert found[str(few)][6][0] == pytest.approx(3.75 + 5.5 / 1.75)
 
 
 @pytest.mark.slow
 def test_the_smallest_deployment_learns_what_one_process_learns():
-    case = replace(quick_cases()[0], given=replace(quick_cases()[0].given, rounds=2))
-    figures = score(in_one_process(case, 0), loopback.deployed(case.given, seed=0, scheme="bfv"))
+    case = replace(dense(3, 1), given=replace(dense(3, 1).given, rounds=2))
+    figures = score_deployed(in_one_process(case, 0), loopback.deployed(case.given, seed=0, scheme="bfv"))
     assert figures["round/contribution"] == pytest.approx(figures["predicted/contribution"], rel=0.01)
     assert figures["round/wall"] >= figures["round/contributing"] + figures["round/opening"]
     assert figures["round/cpu"] > 1

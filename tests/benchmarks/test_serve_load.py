@@ -9,6 +9,7 @@ import pytest
 from benchmarks.harness import Settings
 from benchmarks.results import Result
 from benchmarks.suites import serve_load
+from benchmarks.table import shown
 from blindsight.errors import InputError
 
 pytest.importorskip("fastapi")
@@ -45,6 +46,6 @@ def test_what_failed_is_no_result_and_targets_are_judged():
         with pytest.raises(InputError, match="batch"):
             serve_load.score(ANSWER | {"batch": ANSWER["batch"] | wrong})
     result = Result("serve-load", "load", "sqlite", {"database": "sqlite"}, 0, score=serve_load.score(ANSWER))
-    target, load = serve_load.sections([result])
+    target, load = shown(serve_load.BENCHMARK, [result])
     assert [row[-1] for row in target.rows] == ["reached", "missed"]
     assert len(load.rows) == 2

@@ -8,7 +8,9 @@ from benchmarks.harness import Settings
 from benchmarks.methods import sifts
 from benchmarks.results import Result
 from benchmarks.suites import sift_cheats
-from benchmarks.suites.sift_cheats import CHEATS, sections, verdict
+from benchmarks.suites.sift_cheats import BENCHMARK, CHEATS, verdict
+from blindsight.audit.siftclaims import HOLES
+from tests.benchmarks.conftest import tables
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +20,7 @@ def problem():
 
 
 def test_it_runs_to_the_end_and_every_cheat_meets_its_fate(tmp_path):
-    assert main(["sift-cheats", "--quick", "--output", str(tmp_path)]) == 0
+    assert main(["sift-cheats", "--quick", "--only", "*_*", "--output", str(tmp_path)]) == 0
     page = (tmp_path / "tables" / "sift-cheats-quick.md").read_text()
     assert "## Failed" not in page
     before, after = (
@@ -38,7 +40,14 @@ def test_it_runs_to_the_end_and_every_cheat_meets_its_fate(tmp_path):
     assert [after[cheat][4] for cheat in ("collinear pair", "low digits")] == ["accept", "accept"]
     assert after["XOR with a hash"][-1] == "refused unseen: code, not a sift"
     assert after["XOR with a hash, 16 symbols"][-1] == "refuse"
-    assert after["a jackpot symbol"][-1] == "kept in"
+
+
+def test_a_way_around_a_verdict_is_closed():
+    jackpot = HOLES["a jackpot symbol"](np.random.default_rng(0), 1000)
+    problem = sift_cheats.tasks(Settings(quick=True))[-1].pose(0)
+    assert problem.score((jackpot,)) == {
+        f"{jackpot.name}/{k}": v for k, v in (("read", 0.5), ("before", 1), ("now", 0))
+    }
 
 
 def test_honest_apps_decode_nothing_and_serve_the_public_attribute(problem):
@@ -56,8 +65,7 @@ def test_what_was_not_measured_is_left_open():
     ends = (-0.02, 0.1), (0.09, 0.12), (0.11, 0.2)
     assert [verdict(*pair) for pair in ends] == ["accept", "inconclusive", "reject"]
     results = [Result("sift-cheats", "faces", "xor_hash", {}, 0, score={"decoded": 0.3, "serves": 0.9})]
-    before, after = sections(results)
-    rows = {row[0]: row for row in after.rows}
-    assert rows[CHEATS["xor_hash"]][-1] == "refused unseen: code, not a sift"
-    assert rows[CHEATS["honest"]][-1] == "-"
-    assert len(before.rows) == len(CHEATS)
+    before, after = tables(BENCHMARK, results).values()
+    assert after["XOR with a hash"][-1] == "refused unseen: code, not a sift"
+    assert after["honest PPLS, K = 5"][-1] == "-"
+    assert len(before) == len(CHEATS)

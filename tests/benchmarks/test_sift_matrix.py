@@ -8,11 +8,12 @@ from benchmarks.methods.sifts import SiftingData, released_by_each
 from benchmarks.pictures import People, drawn_numbers
 from benchmarks.results import Result
 from benchmarks.suites import sift_matrix
-from benchmarks.suites.sift_matrix import Judge, by_policy, sections
+from benchmarks.suites.sift_matrix import BENCHMARK, Judge
 from blindsight.errors import InputError
 from blindsight.sift.attackers import PAPER
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.trial import QUICK
+from tests.benchmarks.conftest import tables
 
 LINEAR = (PAPER[0], QUICK[0])
 
@@ -36,8 +37,11 @@ def test_releases_are_judged_by_what_they_tell():
     noise = np.random.default_rng(0).standard_normal((len(public), 1))
     judge = Judge(people, LINEAR, LINEAR, strict=True)
     scores = judge({"male/smiling": public[:, None] + 0.1 * noise, "male/smiling:given_away": private[:, None]})
-    found = by_policy(scores)
-    honest, given_away = found["male/smiling"], found["male/smiling:given_away"]
+    names = ("male/smiling", "male/smiling:given_away")
+    honest, given_away = (
+        {name.removeprefix(f"{about}/"): value for name, value in scores.items() if name.startswith(f"{about}/")}
+        for about in names
+    )
     assert honest["pub_loss"] <= 0  # nobody reads it better than off itself
     assert honest["strict_pub_loss"] <= 0
     assert honest["priv_loss"] < 0.2  # one in ten of the labels agree by construction
@@ -86,14 +90,12 @@ def test_pairs_without_an_accepted_sift_are_named():
         result("faces-tuned", "symbol", (0.2, 0.2, 0.01, 0.01)),
         result("faces-everybody", "ppls", (0.06, 0.25, 0.25, 0.1)),
     ]
-    expected, averages, passing, regressions, everybody, matrix = sections(results)
-    assert expected.rows == (("drawn faces", "3", "1", "-", "1", "2", "a/b1"),)  # a/b2 is too correlated to count
-    assert passing.rows[0][3:] == ("4 of 4", "4 of 4", "2 of 4", "1 of 4")
-    assert passing.rows[1][1:] == ((), (), "-", "-", "-", "-")
-    leaks = {row.name: row for row in averages.rows}
-    assert leaks["PrivLoss, Eq. 5, the paper's (abstract)"].paper == 7.5
-    assert leaks["PrivLoss, Eq. 5, the paper's (abstract)"].ours == pytest.approx((4,))
-    assert leaks["PrivLoss, balanced accuracy, tuned ones too"].ours == pytest.approx((13.5,))
-    assert regressions.rows[0].paper == 63
-    assert everybody.rows[0] == ("a/b0", (0.05,), (0.07,), (0.06,), (0.08,))
-    assert matrix.rows[0][0] == "a"
+    expected, leaks, passing, regressions, everybody, matrix = tables(BENCHMARK, results).values()
+    assert expected == {"drawn faces": ("3", "1", "-", "1", "2", "a/b1")}  # a/b2 is too correlated to count
+    assert passing["PPLS, K = 5, lambda = 1"][2:] == ("4 of 4", "4 of 4", "2 of 4", "1 of 4")
+    assert passing["PPLS, K = 5, lambda = infinity"] == ((), (), "-", "-", "-", "-")
+    assert leaks["PrivLoss, Eq. 5, the paper's (abstract)"] == ("7.50", pytest.approx((4,)), "-3.50")
+    assert leaks["PrivLoss, balanced accuracy, tuned ones too"] == ("-", pytest.approx((13.5,)), "-")
+    assert regressions["PubLoss: share of correlation, the rest overlap's (per cent)"][0] == "63.0"
+    assert everybody["a/b0"] == ((0.05,), (0.07,), (0.06,), (0.08,))
+    assert list(matrix) == ["a"]

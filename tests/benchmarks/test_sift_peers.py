@@ -11,15 +11,16 @@ from benchmarks.pictures import drawn_numbers
 from benchmarks.results import Result, argument_text
 from benchmarks.suites import sift_peers
 from benchmarks.suites.sift_matrix import developer_data
-from benchmarks.suites.sift_peers import BENCHMARK, PEERS, sections
+from benchmarks.suites.sift_peers import BENCHMARK, PEERS
 from blindsight.errors import InputError
+from tests.benchmarks.conftest import tables
 
 KINDS = {"kinds": "label capped parity"}
 
 
 def test_every_method_has_a_row():
-    rows = {(peer.method, peer.arguments) for peer in PEERS}
-    others = {(m.name, argument_text(m.arguments)) for m in BENCHMARK.methods if m.name not in sift_peers.MAKERS}
+    rows = {" ".join(place.split()[:2]) for place, _, _ in PEERS.values()}
+    others = {f"{m.name} {argument_text(m.arguments)}" for m in BENCHMARK.methods if m.name not in sift_peers.MAKERS}
     assert rows == others
     asked = {name for task in sift_peers.tasks(Settings(quick=True)) for name in task.methods}
     assert asked == {method.name for method in BENCHMARK.methods} - {"adversarial"}  # which needs torch
@@ -66,14 +67,12 @@ def test_targets_need_both_the_loss_and_the_certificate(strict, certified, expec
         result("symbols", KINDS, {**figures, "certified": certified}, ":capped"),
         result("ppls", {"components": 5, "privacy": 1}, {**figures, "paper/priv_loss": 0.01}),
     ]
-    targets, means, one = sections(results)
-    assert targets.rows == (("female/white", "capped symbol, 1 bit", (0.01,), (strict,), (certified,), expected),)
-    rows = {row[0]: row for row in means.rows}
-    assert rows["PPLS, K = 5, lambda 1"][6:8] == ((0.01,), (0.05,))
-    assert rows["capped symbol, 1 bit"][6:9] == ((0.05,), (0.05,), (certified,))  # a table stands for the paper's five
-    assert rows["parity symbol, 1 bit"][-1] == "0 of 0"
-    assert rows["adversarial encoder, K = 1"][-1] == "-"
-    assert [row[0] for row in one.rows] == ["PPLS, K = 5, lambda 1", "capped symbol, 1 bit"]
+    targets, rows, one = tables(BENCHMARK, results).values()
+    assert targets == {"female/white": ("capped symbol, 1 bit", (0.01,), (strict,), (certified,), expected)}
+    assert rows["PPLS, K = 5, lambda 1"][5:7] == ((0.01,), (0.05,))
+    assert rows["capped symbol, 1 bit"][5:8] == ((0.05,), (0.05,), (certified,))  # a table stands for the paper's five
+    assert rows["parity symbol, 1 bit"][-1] == rows["adversarial encoder, K = 1"][-1] == "-"
+    assert list(one) == ["PPLS, K = 5, lambda 1", "capped symbol, 1 bit"]
 
 
 def test_a_tree_of_fares_kind_tells_the_public_bit_and_mixes_the_private_one():
@@ -110,5 +109,6 @@ def test_symbols_are_judged_by_certificates_and_what_they_tell():
     assert scores["male/outdoors:2/leak"] < scores["male/outdoors:2/certified"] < scores["male/outdoors:2/fare_bound"]
     assert scores["male/smiling+outdoors:2/certified"] > scores["male/outdoors:2/certified"]
     result = Result("sift-peers", "utkface-symbols", "more-symbols", {"symbols": "2"}, 0, score=scores)
-    means, policies = sift_peers.grids([result])
-    assert (means.rows[0][1], len(policies.rows)) == ("2", 2)
+    found = tables(BENCHMARK, [result])
+    assert found["One bit to 32 symbols: means over nine policies"]["capped symbols (ours)"][0] == "2"
+    assert len(found["One bit to 32 symbols, policy by policy"]) == 2

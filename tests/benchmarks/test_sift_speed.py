@@ -10,6 +10,7 @@ from benchmarks.methods import sifts
 from benchmarks.results import Result
 from benchmarks.suites import sift_speed
 from blindsight.errors import InputError
+from tests.benchmarks.conftest import tables
 
 
 def result(method, attacker, cpu, low, limit, seed=0, session="monday"):
@@ -34,10 +35,10 @@ def test_costs_are_compared_within_a_run():
     results = [result("plain", a, 4.0, 0.45, 0.55) for a in sift_speed.ATTACKERS]
     results += [result("ours", a, 1.0, 0.45, 0.55) for a in sift_speed.ATTACKERS]
     results += [result("ours", "linear SVM", 1.0, 0.45, 0.55, seed=1, session="tuesday")]  # nothing to compare with
-    (grid,) = sift_speed.sections(results)
-    assert [row[0] for row in grid.rows] == [*sift_speed.ATTACKERS, "all five"]
-    assert grid.rows[0][1:4] == ((4.0,), (1.0,), (4.0,))
-    assert grid.rows[-1][1:] == ((20.0,), (5.0,), (4.0,), "accept", "accept")
+    (rows,) = tables(sift_speed.BENCHMARK, results).values()
+    assert list(rows) == [*sift_speed.ATTACKERS, "all five"]
+    assert rows["linear SVM"][:3] == ((4.0,), (1.0,), (4.0,))
+    assert rows["all five"] == ((20.0,), (5.0,), (4.0,), "accept", "accept")
 
 
 def test_the_library_and_the_dense_eigensolver_reach_the_same_objective():
@@ -57,10 +58,8 @@ def test_fits_are_judged_by_ratio_or_by_time_and_memory():
         score, memory = {"objective": 0.9}, 2 * 10**9
         return Result("s", dataset, method, {}, 0, score=score, cpu_seconds=cpu, peak_memory_bytes=memory)
 
-    (grid,) = sift_speed.sections(
-        [fitted("fit-4000", "fit", 0.1), fitted("dense-4000", "dense", 3.0), fitted("fit-10000", "fit", 2.5)]
-    )
-    small, large = grid.rows
-    assert small[3] == pytest.approx((150,))
+    results = [fitted("fit-4000", "fit", 0.1), fitted("dense-4000", "dense", 3.0), fitted("fit-10000", "fit", 2.5)]
+    small, large = tables(sift_speed.BENCHMARK, results)["Fitting PPLS"].values()
+    assert small[2] == pytest.approx((150,))
     assert small[-1] == "100 times: reached"
     assert large[-1] == "2 s, 3 GB: missed"

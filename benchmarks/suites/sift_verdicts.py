@@ -1,13 +1,24 @@
-"""Which verdicts are wrong: sifts of 1 to 200 numbers, judged again with four times the rows.
+"""Which verdicts are wrong, whether bounds hold, and what apps get accepted that learn from answers.
 
-Beside what the platform does now stand the paper's five attackers by the paper's rule (all estimates within .10) and
-the verifiers of version 0.1, whose attackers learned from half of the verification rows: three quick attackers, and all
-that version had. The judges are classifiers of other kinds, who learn from four times as many rows and are
-tested on others. A *false accept* is an accepted sift off which a judge reads more than the threshold, a *false reject*
-one that is not accepted although no judge does.
+`sift-verifier`: sifts of 1 to 200 numbers, judged again with four times the rows. Beside what the platform does now
+stand the paper's five attackers by the paper's rule (all estimates within .10) and the verifiers of version 0.1, whose
+attackers learned from half of the verification rows: three quick attackers, and all that version had. The judges are
+classifiers of other kinds, who learn from four times as many rows and are tested on others. A *false accept* is an
+accepted sift off which a judge reads more than the threshold, a *false reject* one that is not accepted although no
+judge does.
+
+`sift-persons`: bounds where people have several pictures, counted as if pictures were people, and as people. A bound is
+drawn many times, from other people each time, and held against a truth that is known: *simulated* people, whose bit
+gains .08; *drawn* people, whose truth is counted on all of them; and the forty people of *ORL* with an attribute that
+is tossed for each of them, of which no picture tells anything. A certified bound below the truth is a broken promise, a
+lower end above it a leak that was "proven" and is none: either may happen in 5% of the draws.
+
+`sift-adaptive`: rows whose truth is known (`blindsight.sift.cheats.Segments`) judge sift after sift. One schedule gives
+try n the error alpha / (n (n + 1)), which is right for a list that is fixed beforehand; the other gives it its place in
+the tree of all answers (`blindsight.sift.adaptive`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,14 +32,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
-from benchmarks.methods.sifts import Pair, SiftingData
+from benchmarks.methods.sifts import Draw, Pair, SiftingData
 from benchmarks.pictures import UTKFACE_FILE, People, drawn_faces, drawn_numbers, few_of_utkface, utkface_path
-from benchmarks.results import Result
 from benchmarks.suites.sift_matrix import CONFIDENCE, THRESHOLD
-from benchmarks.table import Cell, Grid
-from blindsight.errors import InputError
+from benchmarks.table import Found, Grid, Rows, Table
+from blindsight.errors import DataError, InputError
 from blindsight.sift.attackers import MODERN, PAPER, Attacker
 from blindsight.sift.certificate import certify
+from blindsight.sift.cheats import Segments
 from blindsight.sift.harden import harden, with_few_levels
 from blindsight.sift.sift import LinearSift, natural_units
 from blindsight.sift.trial import QUICK
@@ -94,14 +105,14 @@ JUDGES = (
 )
 """None of them is among the verifier's attackers; two are of kinds that it has too, shrinkage and quadratic."""
 
-Rows = tuple[NDArray[np.float32], dict[str, NDArray[np.int8]]]
+Labelled = tuple[NDArray[np.float32], dict[str, NDArray[np.int8]]]
 
 
 @dataclass(frozen=True, eq=False)
 class Panel:
     """What becomes of a sift on the platform, and what the judges read off the same release."""
 
-    rows: dict[str, Rows]
+    rows: dict[str, Labelled]
     earlier: Sequence[Attacker]
     today: Sequence[Attacker]
     judges: Sequence[Attacker]
@@ -242,7 +253,7 @@ def _components(X: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np
 VERIFIERS = ("paper's five", "0.1, quick", "0.1, modern", "now", "certificate of 8 symbols")
 
 
-def _accepted(figures: dict[str, float]) -> dict[str, tuple[bool, float]]:
+def _accepted(figures: Mapping[str, float]) -> dict[str, tuple[bool, float]]:
     """Return for every verifier whether it accepts, and what a judge reads off what would then go out."""
     read = figures["judges/read"]
     few = figures["symbols/bound"] <= THRESHOLD and figures["symbols/exposed"] <= Verifier().exempt
@@ -251,115 +262,83 @@ def _accepted(figures: dict[str, float]) -> dict[str, tuple[bool, float]]:
     return dict(zip(VERIFIERS, (*told, (few, figures["symbols/read"])), strict=True))
 
 
-def _numbers(result: Result) -> int:
-    return int(str(result.arguments["components"]))
+def _sifts(found: Found) -> Found:
+    return found.parts("policy", 2)
 
 
-def _sifts(results: Sequence[Result]) -> list[tuple[Result, dict[str, float]]]:
-    found = []
-    for result in results:
-        policies: dict[str, dict[str, float]] = {}
-        for name, value in result.score.items():
-            public, private, figure = name.split("/", 2)
-            policies.setdefault(f"{public}/{private}", {})[figure] = value
-        found += [(result, figures) for figures in policies.values()]
-    return found
+def _by(what: str, found: Found) -> list[Any]:
+    """Return the values of an argument, or the datasets, in order."""
+    return sorted(value for (value,) in found.names(what))
 
 
-def sections(results: Sequence[Result]) -> list[Grid]:
-    """Show wrong verdicts by width, then by method, then how wide a release the rows support."""
-    sifts = _sifts(results)
-    return [
-        _wrong("Wrong verdicts by width", "numbers", sifts, _numbers),
-        _wrong("Wrong verdicts by method", "method", sifts, lambda result: str(result.arguments["maker"])),
-        _wrong("Wrong verdicts by collection", "collection", sifts, lambda result: result.dataset),
-        _worst(sifts),
-        _curve(sifts),
-        _support(),
-    ]
-
-
-def _wrong(
-    title: str, what: str, sifts: Sequence[tuple[Result, dict[str, float]]], by: Callable[[Result], Any]
-) -> Grid:
-    columns: tuple[str, ...] = (what, "sifts", "harmless")
+def _wrong(title: str, what: str, by: str, found: Found) -> Grid:
+    """Count wrong verdicts by width, maker or collection."""
+    columns = [what, "sifts", "harmless"]
     for verifier in VERIFIERS:
-        columns += (f"{verifier}: accepts", "false", "false rejects")
-    rows: list[tuple[Cell, ...]] = []
-    groups: dict[Any, list[dict[str, float]]] = {}
-    for result, figures in sifts:
-        groups.setdefault(by(result), []).append(figures)
-    for name, members in [*sorted(groups.items()), ("all", [figures for _, figures in sifts])]:
-        row: tuple[Cell, ...] = (
-            str(name),
-            str(len(members)),
-            str(sum(one["judges/read"] <= THRESHOLD for one in members)),
-        )
+        columns += [f"{verifier}: accepts", "false", "false rejects"]
+    sifts = _sifts(found)
+    rows: Rows = []
+    for name, some in [*((value, sifts(**{by: value})) for value in _by(by, sifts)), ("all", sifts)]:
+        row = [str(name), str(len(some)), str(sum(value <= THRESHOLD for value in some.of("judges/read")))]
         for verifier in VERIFIERS:
-            told = [_accepted(one)[verifier] for one in members]
-            accepts = [read for yes, read in told if yes]
-            refused = [read for yes, read in told if not yes]
-            row += (
-                str(len(accepts)),
-                str(sum(read > THRESHOLD for read in accepts)),
-                str(sum(read <= THRESHOLD for read in refused)),
-            )
+            told = [_accepted(one.score)[verifier] for one in some]
+            accepts, refused = ([read for yes, read in told if yes == kind] for kind in (True, False))
+            false = sum(read > THRESHOLD for read in accepts), sum(read <= THRESHOLD for read in refused)
+            row += [str(len(accepts)), *map(str, false)]
         rows.append(row)
     note = (
         "False: accepted, and a judge with four times the rows reads more than .10. Harmless: no judge does. Symbols "
         "are judged by what their own table reads."
     )
-    return Grid(title, columns, tuple(rows), note)
+    return Grid(title, columns, rows, note)
 
 
-def _worst(sifts: Sequence[tuple[Result, dict[str, float]]]) -> Grid:
+def _worst(found: Found) -> Grid:
     """Show what each verifier accepted that leaks most."""
-    rows: list[tuple[Cell, ...]] = []
-    for verifier in VERIFIERS[:-1]:
-        wrong = [(one["judges/read"], result, one) for result, one in sifts if _accepted(one)[verifier][0]]
-        for read, result, one in sorted(wrong, key=lambda row: -row[0])[:3]:
-            name = f"{result.dataset}, {result.method}, {_numbers(result)} numbers"
-            said = {"paper's five": "paper/reads", "0.1, quick": "quick/limit", "0.1, modern": "modern/limit"}
-            rows.append((verifier, name, f"{one[said.get(verifier, 'now/bound')]:.3f}", f"{read:.3f}"))
-    return Grid("Worst accepted", ("verifier", "sift", "it said", "a judge reads"), tuple(rows), "PrivLoss.")
+    rows: Rows = []
+    for verifier, said in zip(VERIFIERS, ("paper/reads", "quick/limit", "modern/limit", "now/bound"), strict=False):
+        wrong = [one for one in _sifts(found) if _accepted(one.score)[verifier][0]]
+        for one in sorted(wrong, key=lambda one: -one.score["judges/read"])[:3]:
+            name = f"{one.dataset}, {one.method}, {one.arguments['components']} numbers"
+            rows.append((verifier, name, *(f"{one.score[figure]:.3f}" for figure in (said, "judges/read"))))
+    return Grid("Worst accepted", "verifier | sift | it said | a judge reads", rows, "PrivLoss.")
 
 
-def _curve(sifts: Sequence[tuple[Result, dict[str, float]]]) -> Grid:
+def _curve(found: Found) -> Grid:
     """Show what attackers read with the platform's rows, what the curve says of an app's, and what judges read."""
-    rows: list[tuple[Cell, ...]] = []
-    for width in sorted({_numbers(result) for result, _ in sifts}):
-        members = [figures for result, figures in sifts if _numbers(result) == width]
-        judged, turns = [one["judges/read"] for one in members], [one["now/complete"] > 0 for one in members]
-        over = sum(one["judges/read"] > one["now/bound"] for one in members if one["now/complete"])
-        names = ("now/reads", "now/limit", "now/reach", "now/bound")
-        means = [float(np.mean([one[name] for one in members])) for name in names]
-        crossed, turned = (int(sum(one[name] > 0 for one in members)) for name in ("now/crossed", "now/turned"))
-        figures = (*means, float(np.mean(judged)), max(judged))
-        told = (f"{over} of {sum(turns)}", f"{turned} of {crossed}")
-        rows.append((str(width), *(f"{value:.3f}" for value in figures), *told))
-    columns = ("numbers", "attackers read", "limit", "reach", "bound", "judges read, mean", "most", "beyond the bound")
-    note = (
+    sifts, rows = _sifts(found), []
+    for width in _by("components", sifts):
+        some = sifts(components=width)
+        judged, complete = some.of("judges/read"), [one.score for one in some if one.score["now/complete"]]
+        over = sum(one["judges/read"] > one["now/bound"] for one in complete)
+        means = [np.mean(some.of(name)) for name in ("now/reads", "now/limit", "now/reach", "now/bound", "judges/read")]
+        crossed, turned = (sum(value > 0 for value in some.of(name)) for name in ("now/crossed", "now/turned"))
+        told = (f"{over} of {len(complete)}", f"{turned} of {crossed}")
+        rows.append((str(width), *(f"{value:.3f}" for value in (*means, max(judged))), *told))
+    return Grid(
+        "Learning curve",
+        "numbers | attackers read | limit | reach | bound | judges read, mean | most | beyond the bound | taken back",
+        rows,
         "PrivLoss, means over sifts. The reach extrapolates the limit to any number of rows; the bound is the largest "
         "reach, of cross-fitted attackers too. Beyond the bound: sifts of which a judge reads more, among those for "
-        "which all attackers had their turn. Taken back: acceptances that did not outlast cross-fitting."
+        "which all attackers had their turn. Taken back: acceptances that did not outlast cross-fitting.",
     )
-    return Grid("Learning curve", (*columns, "taken back"), tuple(rows), note)
 
 
-def _support() -> Grid:
+def _support(found: Found) -> Grid:
     """Show how wide a release can be accepted without a certificate, computed from the learning curve."""
-    rows: list[tuple[Cell, ...]] = []
+    rows = []
     for count in CURVE_ROWS:
         widths = (
             supported_width(learned, count // 2, threshold=THRESHOLD, confidence=CONFIDENCE)
             for learned in (count // 2, count // 2 + count)
         )
         rows.append((f"{count:,}", *map(str, widths)))
-    columns = ("verification rows", "widest release", "with as many development rows")
-    return Grid("Rows and widths", columns, tuple(rows), "Of a release off which attackers read nothing; computed.")
+    columns = "verification rows | widest release | with as many development rows"
+    return Grid("Rows and widths", columns, rows, "Of a release off which attackers read nothing; computed.")
 
 
-BENCHMARK = Benchmark(
+VERIFIER = Benchmark(
     name="sift-verifier",
     title="Verdicts that are wrong, by the width of the release",
     tasks=tasks,
@@ -369,7 +348,14 @@ BENCHMARK = Benchmark(
         for maker in (*MAKERS, TOLD)
         if maker != TOLD or width in TOLD_WIDTHS
     ),
-    sections=sections,
+    tables=(
+        partial(_wrong, "Wrong verdicts by width", "numbers", "components"),
+        partial(_wrong, "Wrong verdicts by method", "method", "maker"),
+        partial(_wrong, "Wrong verdicts by collection", "collection", "dataset"),
+        _worst,
+        _curve,
+        _support,
+    ),
     notes=(
         "All sifts go through the platform's hardening first, as they would before a release.",
         "An attacker of the platform learns from half of its verification rows and from its development rows, "
@@ -378,4 +364,169 @@ BENCHMARK = Benchmark(
         "Verdicts at .10 and 95%. After a proven leak the remaining attackers are spared.",
     ),
     runs=1,
+)
+
+
+DRAWS, PEOPLE, GAIN = 100, 1000, 0.08
+PUBLIC, PRIVATE, PICTURES, DEVELOPERS, JUDGED = "smiling", "male", 6, 200, 250
+DRAWN = 900
+
+Draws = tuple[list[Draw], float]
+
+
+def person_tasks(settings: Settings) -> list[Task]:
+    """Pose simulated people alone where it must be quick; ORL where it was fetched."""
+    draws = 20 if settings.quick else DRAWS
+    several = f"{PEOPLE:,} people, one to ten pictures of each"
+    found = [
+        Task("simulated", f"{several}, alike with 70%.", partial(_pose_persons, partial(_simulated, draws, 10))),
+        Task("one-of-many", f"{several}, 527 of one of them.", partial(_pose_persons, partial(_simulated, draws, 527))),
+    ]
+    if settings.quick:
+        return found
+    text = f"{JUDGED} of {DRAWN - DEVELOPERS:,} drawn people, 1 to {PICTURES} pictures each; a bit hides {PRIVATE}."
+    found.append(Task("faces", text, partial(_pose_persons, partial(_faces, draws))))
+    if settings.recorded or _orl_pixels() is not None:
+        text = "40 people, ten photographs of each; the sign of a principal component, an attribute tossed per person."
+        found.append(Task("orl", text, partial(_pose_persons, partial(_orl, draws))))
+    return found
+
+
+def _pose_persons(make: Callable[[int], Draws], seed: int) -> Problem:
+    draws, truth = make(seed)
+    return Problem(draws, partial(_score_persons, truth))
+
+
+def _score_persons(truth: float, answer: list[tuple[float, float]]) -> dict[str, float]:
+    bounds, lows = np.array(answer).T
+    return {
+        "truth": truth,
+        "mean bound": float(bounds.mean()),
+        "bounds below the truth": float((bounds < truth).mean()),
+        "leaks proven beyond it": float((lows > truth).mean()),
+    }
+
+
+def _simulated(draws: int, most: int, seed: int) -> Draws:
+    rng, found = np.random.default_rng(seed), []
+    for _ in range(draws):
+        pictures = rng.integers(1, 11, PEOPLE)
+        pictures[0] = most
+        who, private = np.repeat(np.arange(PEOPLE), pictures), np.arange(PEOPLE) % 2
+        chance = np.where(private == 1, 0.5 + GAIN, 0.5 - GAIN)
+        mine, again = rng.random(PEOPLE) < chance, rng.random(len(who)) < chance[who]
+        symbols = np.where(rng.random(len(who)) < 0.7, mine[who], again)
+        found.append(Draw(symbols.astype(np.int64), private[who].astype(np.int8), who))
+    return found, GAIN
+
+
+def _faces(draws: int, seed: int) -> Draws:
+    """Fit a bit to some drawn people; draw from the others, with one to six pictures of each."""
+    from blindsight.data.faces import faces
+    from blindsight.data.pixels import PixelFeatures
+    from blindsight.sift.harden import with_few_levels
+    from blindsight.sift.ppls import PPLS
+
+    drawn = faces(DRAWN * PICTURES, size=64, random_state=seed, pictures_per_person=PICTURES)
+    assert drawn.images is not None
+    assert drawn.persons is not None
+    who = np.unique(drawn.persons, return_inverse=True)[1]
+    mine, theirs = who < DEVELOPERS, who >= DEVELOPERS
+    pixels = PixelFeatures(max_components=60).fit(drawn.images[mine])
+    X, labels = pixels.transform(drawn.images), {name: drawn.attribute(name) for name in (PUBLIC, PRIVATE)}
+    sift = PPLS(1, 1.0, scale=False).fit(X[mine], labels[PUBLIC][mine], labels[PRIVATE][mine]).sift_
+    bits = with_few_levels(sift, X[mine], 2).apply(X)[:, 0]
+    everybody, rng, found = np.unique(who[theirs]), np.random.default_rng(seed), []
+    for _ in range(draws):
+        chosen = rng.choice(everybody, JUDGED, replace=False)
+        rows = np.concatenate([np.flatnonzero(who == one)[: rng.integers(1, PICTURES + 1)] for one in chosen])
+        found.append(Draw(bits[rows], labels[PRIVATE][rows], who[rows]))
+    rates = [bits[theirs & (labels[PRIVATE] == value)].mean() for value in (0, 1)]
+    return found, abs(float(rates[1] - rates[0])) / 2
+
+
+def _orl(draws: int, seed: int) -> Draws:
+    read = _orl_pixels()
+    assert read is not None
+    pixels, who = read
+    centred = pixels - pixels.mean(axis=0)
+    component = centred @ np.linalg.svd(centred, full_matrices=False).Vh[0]
+    bits, rng = (component > np.median(component)).astype(np.int64), np.random.default_rng(seed)
+    halves = (rng.permutation(40) % 2 for _ in range(draws))
+    return [Draw(bits, half[who].astype(np.int8), who) for half in halves], 0.0
+
+
+def _orl_pixels() -> tuple[NDArray[np.float64], NDArray[np.int64]] | None:
+    from blindsight.data import load
+
+    try:
+        photographs = load("orl")
+    except DataError:
+        return None
+    assert photographs.images is not None
+    small = np.asarray(photographs.images, dtype=np.float64)[:, ::4, ::4].reshape(len(photographs), -1)
+    return small, np.unique(np.asarray(photographs.persons), return_inverse=True)[1]
+
+
+def _bounds(found: Found) -> Grid:
+    """Show every collection, pictures beside people."""
+    figures = {"truth": ".3f", "mean bound": ".3f", "bounds below the truth": ".1%", "leaks proven beyond it": ".1%"}
+    rows = [(r.dataset, r.method, *(f"{r.score[name]:{form}}" for name, form in figures.items())) for r in found]
+    note = f"PrivLoss of one bit; {DRAWS} draws of people. Bounds at 95%: the last two columns may reach 5%."
+    return Grid("Bounds over people", ["collection", "counted", *figures], rows, note)
+
+
+PERSONS = Benchmark(
+    name="sift-persons",
+    title="Bounds where people have several pictures",
+    tasks=person_tasks,
+    methods=tuple(Method(name, "sifts:persons", {"persons": name == "people"}) for name in ("pictures", "people")),
+    tables=(_bounds,),
+    notes=(
+        "Draws of drawn people overlap, since there are only so many; the truth is counted on all of them.",
+        "ORL has no attributes, so one is tossed for each person: whoever counts pictures finds what is not there.",
+    ),
+    runs=1,
+)
+
+SEGMENTS, TRIES = 3000, (100, 307, 1000, 1500)
+
+
+def adaptive_tasks(settings: Settings) -> list[Task]:
+    """Pose every number of tries."""
+    counts, said = TRIES[:1] if settings.quick else TRIES, f"{SEGMENTS:,} rows, {{:,}} tries and a search."
+    return [Task(f"tries-{n}", said.format(n), partial(_pose_tries, n)) for n in counts]
+
+
+def _pose_tries(tries: int, seed: int) -> Problem:
+    rows = Segments.draw(SEGMENTS, random_state=seed)
+    return Problem((rows, tries, 1 - CONFIDENCE), lambda got: {"most let out": float(got)})
+
+
+def _beyond(found: Found) -> str:
+    values = found.of("most let out")
+    return f"{sum(value > THRESHOLD for value in values)} of {len(values)}"
+
+
+ADAPTIVE = Benchmark(
+    name="sift-adaptive",
+    title="Apps that learn from yes and no",
+    tasks=adaptive_tasks,
+    methods=(Method("forgetful", "sifts:adaptive", {"tree": False}), Method("tree", "sifts:adaptive", {"tree": True})),
+    tables=(
+        Table(
+            "What an adaptive app gets accepted",
+            {f"{tries}": {"dataset": f"tries-{tries}"} for tries in TRIES},
+            "tries",
+            "True PrivLoss; .10 is allowed.",
+            more={
+                "fixed list: most let out": {"method": "forgetful", "figure": "most let out"},
+                "of it beyond .10": {"method": "forgetful", "values": _beyond},
+                "tree of answers: most let out": {"method": "tree", "figure": "most let out"},
+                "beyond .10": {"method": "tree", "values": _beyond},
+            },
+        ),
+    ),
+    notes=("In the tree every answer is used up: after many of them nothing is accepted any more on the same rows.",),
+    runs=5,
 )
