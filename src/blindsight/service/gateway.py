@@ -221,6 +221,7 @@ class Gateway:
     def start(self, *, works: bool = True) -> None:
         """Begin to do jobs, and to forget frames that are over, once what every release needs is computed."""
         assert self.platform.data.support
+        self.frames.open_up()
         if works:
             self.worker.start()
             self.cameras.start()
@@ -461,6 +462,7 @@ class Gateway:
                 raise InputError("no grant of yours is live: nobody needs your keys. Keep them.")
             self.keys.keep(owner.name, keys)
         self.audit.append(owner.id, "hand over keys", {"person": owner.name, "epochs": len(keys)})
+        self.frames.open_up(owner.name)
 
     def delete_frame(self, owner: Principal, frame: str) -> None:
         _only(owner, "owner")
@@ -547,9 +549,11 @@ class Gateway:
         try:
             with self.keys.settled():
                 self.keys.keep(owner.name, keys or {})
-                return proposal_view(owner, self._asking.answer(owner, asked, answer))
+                answered = proposal_view(owner, self._asking.answer(owner, asked, answer))
         finally:
             self._close(owner.name)  # what was not allowed needs no key
+        self.frames.open_up(owner.name)
+        return answered
 
     # --- grants ---
 

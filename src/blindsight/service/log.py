@@ -173,23 +173,25 @@ class _Row:
     details: str
     hash: str
     evidence: str | None = None
+    told: Any = None  # the details as plain data, where somebody has read them already
 
     @property
     def text(self) -> tuple[Any, ...]:
         return self.position, self.time, self.actor, self.action, self.details
 
     @cached_property
-    def told(self) -> str:
+    def hashed(self) -> str:
         """The text that is hashed."""
         return record_of(*self.text)
 
     @cached_property
     def leaf(self) -> bytes:
-        return leaf_hash(self.told.encode())
+        return leaf_hash(self.hashed.encode())
 
     def entry(self) -> Entry:
         try:
-            return Entry(self.position, self.time, self.actor, self.action, json.loads(self.details), self.hash)
+            details = json.loads(self.details) if self.told is None else self.told
+            return Entry(self.position, self.time, self.actor, self.action, details, self.hash)
         except (ValueError, TypeError):
             raise CorruptFileError(f"the log was altered: entry {self.position} cannot be read.") from None
 
@@ -287,7 +289,7 @@ class AuditLog:
         for draft in drafts:
             check_name(draft.actor)
             check_name(draft.action)
-        texts = [_canonical(draft.details) for draft in drafts]
+        texts = [_checked(draft.details) for draft in drafts]
         if session is not None:
             return self._add(session, drafts, texts)
         with self._database.session() as own:
@@ -309,7 +311,7 @@ class AuditLog:
 
     def entries_about(self, person: str, actor: str, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
         """Return entries that name a person, or that somebody made, as `entries` does."""
-        named = _canonical({"person": person})[1:-1]
+        named = _dumped({"person": person})[1:-1]
         about = (log.c.actor == actor) | log.c.details.contains(named, autoescape=True)
         found = (row.entry() for row in self.rows(after, only=about))
         mine = (one for one in found if one.actor == actor or one.details.get("person") == person)
@@ -352,7 +354,7 @@ class AuditLog:
         tail, head = session.info["log"], asdict(session.info["head"])
         proofs = new_inclusions(tail.before, tail.size - len(tail.rows), [row.leaf for row in tail.rows])
         return {
-            row.position: {"position": row.position, "record": row.told, "proof": proof, "head": head}
+            row.position: {"position": row.position, "record": row.hashed, "proof": proof, "head": head}
             for row, proof in zip(tail.rows, proofs, strict=True)
         }
 
@@ -412,12 +414,12 @@ class AuditLog:
                     logger.warning("%s does not take the log's head: %s", witness.name, error)
                 self.problems[witness.name] = str(error)
 
-    def _add(self, session: Session, drafts: Sequence[Draft], texts: Sequence[str]) -> list[_Row]:
+    def _add(self, session: Session, drafts: Sequence[Draft], texts: Sequence[tuple[str, Any]]) -> list[_Row]:
         tail = session.info.get("log") or self._end(session)
         size, peaks, time = tail.size, list(tail.peaks), max(tail.time, _written(self.now()))
         rows: list[_Row] = []
-        for draft, details in zip(drafts, texts, strict=True):
-            row = _Row(size + 1, time, draft.actor, draft.action, details, "", draft.evidence)
+        for draft, (details, told) in zip(drafts, texts, strict=True):
+            row = _Row(size + 1, time, draft.actor, draft.action, details, "", draft.evidence, told)
             object.__setattr__(row, "hash", extend(peaks, size, row.leaf).hex())
             rows.append(row)
             size += 1
@@ -835,7 +837,7 @@ def _exported(stream: IO[bytes], closing: list[TreeHead]) -> Iterator[_Row | Non
                 _require(line, _end(head))
                 closing.append(head)
                 continue
-            row = _Row(**record | {"details": _dumped(record["details"])})
+            row = _Row(**record | {"details": _dumped(record["details"]), "told": None})
             _require(line, row.line())
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, MessageError):
             yield None
@@ -848,11 +850,14 @@ def _require(line: bytes, written: str) -> None:
         raise ValueError
 
 
-def _canonical(details: Mapping[str, Any]) -> str:
-    """Return details as the one text that stands for them, or refuse what does not belong into the log."""
+def _checked(details: Mapping[str, Any]) -> tuple[str, Any]:
+    """Return details as the one text that stands for them and as its reader gets them, or refuse what does not belong
+    into the log.
+    """
     try:
         text = _dumped(dict(details))
-        faithful = _dumped(json.loads(text)) == text
+        told = json.loads(text)
+        faithful = _dumped(told) == text
     except (ValueError, TypeError, RecursionError):
         faithful = False
     if not faithful:
@@ -861,7 +866,7 @@ def _canonical(details: Mapping[str, Any]) -> str:
         raise InputError(f"details must have at most {DETAILS_LENGTH} characters as JSON; got {len(text)}.")
     if SECRET.search(text):
         raise InputError("details must not hold a token, which is a secret. Log its principal's id.")
-    return text
+    return text, told
 
 
 def _dumped(details: Any) -> str:

@@ -12,8 +12,10 @@ one before has ended; nobody waits for company.
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from blindsight.errors import BlindsightError, InputError, PrivacyError, StorageError, UnknownNameError
@@ -30,21 +32,11 @@ MOST = 256  # tasks in one round
 _IDLE = 5.0  # seconds without a task after which the thread ends
 
 
-@dataclass(eq=False)
-class _Place(Generic[Task, Result]):
-    """Where a task waits for its outcome: in a thread, or in the loop of `future`."""
-
-    task: Task
-    future: asyncio.Future[Any] | None = None
-    outcome: Result | BaseException | None = None
-    done: threading.Event = field(default_factory=threading.Event)
-
-
 class GroupCommit(Generic[Task, Result]):
     """Carries out tasks of many threads and coroutines in rounds, in a thread of its own.
 
     `carry_out` is told the tasks of a round and returns for each its result or exception; what it raises, all of them
-    raise.
+    raise. Tasks that came together stay together.
 
     >>> GroupCommit(lambda numbers: [2 * number for number in numbers])(21)
     42
@@ -52,28 +44,26 @@ class GroupCommit(Generic[Task, Result]):
 
     def __init__(self, carry_out: Callable[[Sequence[Task]], Sequence[Result | Exception]], most: int = MOST) -> None:
         self._carry_out, self._most = carry_out, most
-        self._waiting: deque[_Place[Task, Result]] = deque()
+        self._waiting: deque[tuple[Sequence[Task], Future[Any] | asyncio.Future[Any]]] = deque()
         self._arrived = threading.Condition()
         self._thread: threading.Thread | None = None
 
     def __call__(self, task: Task) -> Result:
-        place: _Place[Task, Result] = _Place(task)
-        self._enter([place])
-        place.done.wait()
-        if isinstance(place.outcome, BaseException):
-            raise place.outcome
-        assert place.outcome is not None
-        return place.outcome
+        told: Future[list[Result | BaseException]] = Future()
+        self._enter([([task], told)])
+        (outcome,) = told.result()
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
 
-    async def each(self, tasks: Iterable[Task]) -> list[Result | Exception]:
-        loop = asyncio.get_running_loop()
-        places: list[_Place[Task, Result]] = [_Place(task, loop.create_future()) for task in tasks]
-        self._enter(places)
-        return [await place.future for place in places if place.future is not None]
+    async def each(self, tasks: Sequence[Task]) -> list[Result | Exception]:
+        told: asyncio.Future[list[Result | Exception]] = asyncio.get_running_loop().create_future()
+        self._enter([(tasks, told)])
+        return await told
 
-    def _enter(self, places: list[_Place[Task, Result]]) -> None:
+    def _enter(self, several: Sequence[tuple[Sequence[Task], Future[Any] | asyncio.Future[Any]]]) -> None:
         with self._arrived:
-            self._waiting.extend(places)
+            self._waiting.extend(several)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="blindsight releases", daemon=True)
                 self._thread.start()
@@ -85,33 +75,37 @@ class GroupCommit(Generic[Task, Result]):
                 if not self._arrived.wait_for(lambda: self._waiting, _IDLE):
                     self._thread = None  # the next that comes starts another
                     return
-                places = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
-            self._round(places)
+                several = [self._waiting.popleft()]
+                room = self._most - len(several[0][0])
+                while self._waiting and (room := room - len(self._waiting[0][0])) >= 0:
+                    several.append(self._waiting.popleft())
+            self._round(several)
 
-    def _round(self, places: list[_Place[Task, Result]]) -> None:
-        outcomes: Sequence[Result | BaseException]
+    def _round(self, several: list[tuple[Sequence[Task], Any]]) -> None:
+        tasks = [task for some, _ in several for task in some]
+        found: Sequence[Result | BaseException]
         try:
-            outcomes = self._carry_out([place.task for place in places])
+            found = self._carry_out(tasks)
         except Exception as error:
-            outcomes = [error] * len(places)
+            found = [error] * len(tasks)
         except BaseException as error:  # an interrupt, which is told to the first
-            outcomes = [error] + [StorageError("the service was interrupted.")] * (len(places) - 1)
-        waiting: dict[asyncio.AbstractEventLoop, list[_Place[Task, Result]]] = {}
-        for place, outcome in zip(places, outcomes, strict=True):
-            place.outcome = outcome
-            if place.future is None:
-                place.done.set()
+            found = [error] + [StorageError("the service was interrupted.")] * (len(tasks) - 1)
+        outcomes, loops = iter(found), dict[asyncio.AbstractEventLoop, list[tuple[Any, Any]]]()
+        for some, told in several:
+            mine = list(islice(outcomes, len(some)))
+            if isinstance(told, Future):
+                told.set_result(mine)
             else:
-                waiting.setdefault(place.future.get_loop(), []).append(place)
-        for loop, several in waiting.items():
+                loops.setdefault(told.get_loop(), []).append((told, mine))
+        for loop, waiting in loops.items():
             if not loop.is_closed():
-                loop.call_soon_threadsafe(_tell, several)
+                loop.call_soon_threadsafe(_tell, waiting)
 
 
-def _tell(places: "list[_Place[Any, Any]]") -> None:
-    for place in places:
-        if place.future is not None and not place.future.done():
-            place.future.set_result(place.outcome)
+def _tell(waiting: "list[tuple[asyncio.Future[Any], Any]]") -> None:
+    for told, outcomes in waiting:
+        if not told.done():
+            told.set_result(outcomes)
 
 
 MOST_FRAMES = 1000  # in one release

@@ -452,7 +452,7 @@ class Platform:
                 outcomes.append(released)
             records = [one.record for one in outcomes if isinstance(one, Released)]
             kept = iter(self._register.record_all("release", records))
-        return [replace(one, record=next(kept)) if isinstance(one, Released) else one for one in outcomes]
+        return [Released(one.grant, one.rows, next(kept)) if isinstance(one, Released) else one for one in outcomes]
 
     def _sifted(self, wanted: Wanted, taken: int) -> Released:
         """`taken` frames are about to go out already."""
