@@ -4,9 +4,9 @@
 at once; only upright pixels and their features are kept, no other content of the file (place, camera, time). The
 picture is sealed for the person's own key, the features for their epoch's (`keys`), before the first byte reaches the
 disk; opened features are only in memory, in a bounded part of it, from the moment a grant begins or a frame arrives
-during one (`open_up`) until the epoch ends. Both are in one file of mode 0600, complete before its row is in the database;
-a file without a row, left by a kill or an interrupted deletion, is removed at the next start. Names from outside never
-become part of a path.
+during one (`open_up`) until the epoch ends. Both are in one file of mode 0600, complete before its row is in the
+database; a file without a row, left by a kill or an interrupted deletion, is removed at the next start. Names from
+outside never become part of a path.
 
 Features of another pipeline cannot be recomputed here, since only the owner can open the picture: apps do not get such
 frames until their owner has sent them again (`stale`, `Client.renew_frames`). Plain files of earlier versions can be

@@ -97,8 +97,8 @@ class RateLimit:
         clock: Callable[[], float] = time.monotonic,
         shared: bool = False,
     ) -> None:
-        """Start with full buckets, `shared` or not with processes forked later; by default they hold ten seconds' worth,
-        at least one.
+        """Start with full buckets, `shared` or not with processes forked later; by default they hold ten seconds'
+        worth, at least one.
         """
         self._rate = per_minute / 60
         self._burst = max(1.0, per_minute / 6) if burst is None else burst
