@@ -599,12 +599,10 @@ class Gateway:
     def live_grant(self, app: Principal, person: str) -> Grant:
         """Return the grant through which an app gets something about a person just now, or refuse."""
         _only(app, "app")
-        mine = [one for one in self.platform.grants(app=app.name) if one.person == person and one.live]
-        if not mine or not self.platform.holds(mine[-1]):
-            raise PrivacyError(
-                no_grant(app.name) if not mine else "this grant is suspended until it was verified again."
-            )
-        return mine[-1]
+        try:
+            return self.platform.holding(person, app.name)
+        except UnknownNameError:
+            raise PrivacyError(no_grant(app.name)) from None
 
     # --- the operator ---
 

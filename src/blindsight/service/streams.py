@@ -106,8 +106,8 @@ class Stream:
         id = int(released.receipt["position"])
         text = _event("release", vars(released), id)
         self._sent.append((id, text))
-        used = self._gateway.platform.released(grant)
-        self._repeating = (grant, text) if grant.budget.then != "refuse" and used >= grant.budget.frames else None
+        refuses = grant.budget.then == "refuse" or self._gateway.platform.released(grant) < grant.budget.frames
+        self._repeating = None if refuses else (grant, text)
         return text
 
     def log_repeated(self) -> None:

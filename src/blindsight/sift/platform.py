@@ -509,6 +509,11 @@ class Platform:
         row = np.stack(np.unravel_index([one.symbol], sift.levels or (1,)), axis=1).astype(np.int64)
         return row, {"epsilon": one.epsilon} if one.epsilon and one not in before else {}
 
+    def holding(self, person: str, app: str) -> Grant:
+        """Return the grant through which an app gets something about a person just now, or refuse."""
+        with self._register.current():
+            return self._holding(person, app)
+
     def _holding(self, person: str, app: str) -> Grant:
         self._register.private_of(person)
         version = self._register.app(app).version
