@@ -26,9 +26,9 @@ from blindsight.service.jobs import Jobs
 from blindsight.service.keys import Keys
 from blindsight.service.log import LogRecords, open_log
 from blindsight.service.principals import Principals
+from blindsight.service.releases import MOST_STREAMS
 from blindsight.service.settings import ServiceSettings
 from blindsight.service.store import open_database
-from blindsight.service.streams import MOST_STREAMS
 from blindsight.sift.attackers import Attacker
 from blindsight.sift.platform import Platform
 from blindsight.sift.sift import LinearSift

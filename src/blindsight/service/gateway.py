@@ -44,9 +44,6 @@ from blindsight.service.log import (
     digest,
     import_journal,
     open_log,
-    remember_head,
-    remembered_head,
-    witness_at,
 )
 from blindsight.service.models import (
     AttributeView,
@@ -64,11 +61,11 @@ from blindsight.service.models import (
 )
 from blindsight.service.principals import CODE_HOURS, Principal, Principals, Role, Token, told_of
 from blindsight.service.proposals import ASKING, ODOMETER, REVIEW, Answer, Asking, Duties, Proposals, Reviews
-from blindsight.service.releases import Asked, Release, Releases
+from blindsight.service.releases import Asked, Release, Releases, Streams
 from blindsight.service.settings import ServiceSettings
 from blindsight.service.store import Database, FolderLock, check_guards, open_database
-from blindsight.service.streams import Streams
 from blindsight.service.verification import KNOWN, Ensemble, platform_data, shortages
+from blindsight.service.witnesses import remember_head, remembered_head, witness_at
 from blindsight.sift.attackers import chosen_attackers
 from blindsight.sift.platform import Platform, no_grant
 from blindsight.sift.ppls import PPLS, SiftLearner

@@ -115,8 +115,7 @@ from blindsight.service.models import (
     WithToken,
 )
 from blindsight.service.principals import DeadTokenError, skeleton
-from blindsight.service.releases import Release
-from blindsight.service.streams import SLOWEST, events
+from blindsight.service.releases import SLOWEST, Release, events
 from blindsight.statement import PrivacyStatement
 
 router = guarded_router()
