@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import httpx
@@ -150,6 +151,15 @@ def test_threads_share_a_bucket(clock: Clock) -> None:
     with ThreadPoolExecutor(4) as pool:
         pauses = list(pool.map(limit.take, ["a"] * 200))
     assert pauses.count(0) == 50
+
+
+def test_processes_share_a_bucket(clock: Clock) -> None:
+    limit = RateLimit(60, burst=50, clock=clock, shared=True)
+    for _ in range(2):
+        other = get_context("fork").Process(target=limit.take, args=("a", 20))
+        other.start()
+        other.join()
+    assert [limit.take("a", 10), limit.take("a")] == [0, 1]
 
 
 def test_wrong_rates_are_refused() -> None:

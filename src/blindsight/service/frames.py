@@ -231,9 +231,10 @@ class FrameStore:
 
     def delete(self, person: str, id: str) -> None:
         """Forget a picture and its features; what was released of it before cannot be taken back."""
-        self._check(person, id)
+        mine = delete(frames).where(frames.c.person == person, frames.c.id == _checked(id)).returning(frames.c.id)
         with self._database.session() as session:
-            session.execute(delete(frames).where(frames.c.person == person, frames.c.id == id))
+            if session.scalar(mine) is None:
+                raise UnknownNameError("frame", id, ())
         with self._mutex:
             self._recent.pop(id, None)
         for path in (self._path(person, id), self._path(person, id, plain=True)):
@@ -301,12 +302,6 @@ class FrameStore:
         if document.get("pipeline") == self.pipeline:
             return arrays["features"], picture
         return np.asarray(self._pipeline.transform(picture[None]), dtype=np.float32)[0], picture
-
-    def _check(self, person: str, id: str) -> None:
-        mine = select(frames.c.id).where(frames.c.person == person, frames.c.id == _checked(id))
-        with self._database.reading() as session:
-            if session.scalar(mine) is None:
-                raise UnknownNameError("frame", id, ())
 
     def _path(self, person: str, id: str, *, plain: bool = False) -> Path:
         return self._folder / hashlib.sha256(person.encode()).hexdigest()[:32] / f"{id}{'' if plain else '.sealed'}.npz"

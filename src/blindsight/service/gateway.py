@@ -574,7 +574,8 @@ class Gateway:
         with acting(principal, person=grant.person, app=grant.app):
             ended = self.platform.revoke(number, reason)
         self._close(grant.person)
-        return self._grant_view(principal, ended)
+        ((holds, released),) = self.platform.standing([ended])
+        return grant_view(principal, ended, holds=holds, released=released)
 
     def release(
         self, app: Principal, person: str, *, frames: Sequence[str] | None = None, latest: int | None = None
@@ -726,10 +727,6 @@ class Gateway:
                 self._noted.pop(next(iter(self._noted)))
         if fresh:
             self.audit.append(actor, action, {**details, **({"before": count} if count else {})})
-
-    def _grant_view(self, principal: Principal, grant: Grant) -> GrantView:
-        ((holds, released),) = self.platform.standing([grant])
-        return grant_view(principal, grant, holds=holds, released=released)
 
     def _asked(self, app: Principal) -> None:
         """Refuse an app that never said what it asks for; who did once has done so for ever."""

@@ -99,18 +99,14 @@ class Acting:
 _acting: ContextVar[Acting | None] = ContextVar("acting", default=None)
 
 
-@contextmanager
-def acting(principal: Principal | None, **about: Any) -> Iterator[None]:
+def acting(principal: Principal | None, **about: Any) -> AbstractContextManager[None]:
     """Attribute what the platform records in this block to somebody; `about` goes into the entries."""
-    with _as(Acting(PLATFORM if principal is None else principal.id, about)):
-        yield
+    return _as(Acting(PLATFORM if principal is None else principal.id, about))
 
 
-@contextmanager
-def acting_together(apps: Iterable[Principal]) -> Iterator[None]:
+def acting_together(apps: Iterable[Principal]) -> AbstractContextManager[None]:
     """Attribute what the platform records in this block to the app that each record names."""
-    with _as(Acting(apps={app.name: app.id for app in apps})):
-        yield
+    return _as(Acting(apps={app.name: app.id for app in apps}))
 
 
 @contextmanager
