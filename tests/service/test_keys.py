@@ -39,6 +39,8 @@ from blindsight.service.keys import picture_context
 from blindsight.service.store import open_database
 
 OTHER = ExchangeKey(bytes(range(1, 33)))
+pytestmark = pytest.mark.usefixtures("known_verdicts")
+
 IMAGES = pictures(traits(1, 5, per_person=3)[0])
 """What Ann's three frames show."""
 
