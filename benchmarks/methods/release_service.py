@@ -26,11 +26,13 @@ from blindsight.service.jobs import Jobs
 from blindsight.service.keys import Keys
 from blindsight.service.log import LogRecords, open_log
 from blindsight.service.principals import Principals
+from blindsight.service.releases import MOST_STREAMS
 from blindsight.service.settings import ServiceSettings
 from blindsight.service.store import open_database
 from blindsight.sift.attackers import Attacker
 from blindsight.sift.platform import Platform
 from blindsight.sift.sift import LinearSift
+from blindsight.sift.stream import Then
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 
@@ -78,24 +80,36 @@ def open_gateway(settings: ServiceSettings, dimension: int) -> Gateway:
     return Gateway(settings, platform, store, keys, Jobs(database), log, Principals(database))
 
 
-def fill(gateway: Gateway, width: int, people: int) -> tuple[str, list[dict[str, Any]]]:
-    """Grant the app as many frames of people as it will ask for; return its token, and what it may ask once each."""
+def fill(gateway: Gateway, width: int, *, people: int = 0, repeating: int = 0, streams: int = 0) -> dict[str, Any]:
+    """Grant apps as many frames of people as they will ask for; return the first one's token, what it may ask once each
+    or as often as it likes, and token and person of streams.
+    """
     rng, platform, dimension = np.random.default_rng(0), gateway.platform, gateway.platform.data.dimension
     matrix = rng.normal(size=(dimension, width)).astype(np.float32)
     none, one = np.zeros(dimension, dtype=np.float32), np.ones(dimension, dtype=np.float32)
     sift = LinearSift(none, one, matrix, pipeline=platform.data.pipeline)
-    names, asks = [f"person {number}" for number in range(people)], []
-    with gateway.principals.database.session():
-        _, token = gateway.principals.redeem(gateway.principals.create(APP, "app")[1])
-        platform.add_app(APP, ["shown"])
+
+    def grant(app: str, names: list[str], then: Then) -> tuple[str, list[dict[str, Any]]]:
+        _, token = gateway.principals.redeem(gateway.principals.create(app, "app")[1])
+        platform.add_app(app, ["shown"])
         platform.note_preferences(names[0], ["hidden"])
-        proposal = platform.propose(names[0], APP, sift, frames=FRAMES)
+        proposal, asks = platform.propose(names[0], app, sift, frames=FRAMES, then=then), []
         for name in names:
             platform.note_preferences(name, ["hidden"])
             platform.allow(replace(proposal, person=name))
             gateway.keys.begin(name, _OWNER, keep=True)
             asks.append({"person": name, "frames": [gateway.frames.add(name, _png(rng))]})
-    return str(token), asks
+        return str(token), asks
+
+    with gateway.principals.database.session():
+        every: Then = "refuse" if people else "repeat"
+        token, asks = grant(APP, [f"person {number}" for number in range(people or repeating)], every)
+        told: dict[str, Any] = {"token": token, "asks": asks, "streams": []}
+        for first in range(0, streams, MOST_STREAMS):
+            names = [f"streamed {number}" for number in range(first, min(first + MOST_STREAMS, streams))]
+            token, _ = grant(f"{APP} {first}", names, "repeat")
+            told["streams"] += [(token, name) for name in names]
+    return told
 
 
 def _png(rng: np.random.Generator) -> bytes:
@@ -141,16 +155,18 @@ def main(what: str, given: str) -> None:
     settings = ServiceSettings(folder / "service", database=told["database"], port=0, **many)
     if what == "count":
         database = open_database(settings.database_url)
-        print(sum(row.action == "release" for row in open_log(settings.folder, database).rows(None)))
+        released = (row for row in open_log(settings.folder, database).rows(None) if row.action == "release")
+        print(sum(row.entry().details["app"] == APP for row in released))
         database.close()
         return
     if what == "serve":
         serve(settings, told["dimension"])
         return
     gateway = open_gateway(settings, told["dimension"])
-    token, asks = fill(gateway, told["width"], told["people"])
+    kinds = ("people", "repeating", "streams")
+    asks = fill(gateway, told["width"], **{kind: told[kind] for kind in kinds if kind in told})
     gateway.principals.database.close()
-    (folder / "asks.json").write_text(json.dumps({"token": token, "asks": asks}))
+    (folder / "asks.json").write_text(json.dumps(asks))
 
 
 if __name__ == "__main__":

@@ -27,13 +27,14 @@ def test_a_service_answers_every_release():
     (task,) = serve_load.tasks(Settings(quick=True))
     problem = task.pose(0)
     figures = problem.score(release_load.run(problem.given, seed=0, database="sqlite"))
-    assert min(figures[f"{load} releases"] for load in ("single", "batch", "idle", "two")) >= 100
+    assert min(figures[f"{load} releases"] for load in release_load.LOADS) >= 100
+    problem.score(release_load.run_soak(problem.given, seed=0))
 
 
 def test_everything_that_is_asked_for_may_be_released(tmp_path):
     gateway = release_service.open_gateway(ServiceSettings(tmp_path, port=0), 12)
     with closing(gateway), closing(gateway.principals.database):
-        _, asks = release_service.fill(gateway, 5, 3)
+        asks = release_service.fill(gateway, 5, people=3)["asks"]
         (app,) = (one for one in gateway.principals.list() if one.role == "app")
         rows = [np.asarray(gateway.release(app, ask["person"], frames=ask["frames"]).rows) for ask in asks]
     assert [row.shape for row in rows] == [(1, 5)] * 3
@@ -46,6 +47,8 @@ def test_what_failed_is_no_result_and_targets_are_judged():
         with pytest.raises(InputError, match="batch"):
             serve_load.score(ANSWER | {"batch": ANSWER["batch"] | wrong})
     result = Result("serve-load", "load", "sqlite", {"database": "sqlite"}, 0, score=serve_load.score(ANSWER))
-    target, load = shown(serve_load.BENCHMARK, [result])
+    soak = Result("serve-load", "load", "soak", {}, 0, score={"soak at 0": 300.0, "soak at 110000": 301.0})
+    target, load, memory = shown(serve_load.BENCHMARK, [result, soak])
     assert [row[-1] for row in target.rows] == ["reached", "missed"]
     assert len(load.rows) == 2
+    assert [row[0] for row in memory.rows] == ["0", "110,000"]

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from blindsight.service.store import open_database
+from blindsight.sift.register import verifier_name
+from blindsight.sift.union import examine
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # what several test files, and the processes they kill, share
 
@@ -51,6 +53,24 @@ def sqlite_database(sqlite_url):
     opened = open_database(sqlite_url)
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="module")
+def known_verdicts():
+    """Each question is judged once: for tests of what surrounds a verification, which ask the same again and again."""
+    known = {}
+
+    def once(part, others, private, data, verifier, **more):
+        others = list(others)
+        asked = part.named, tuple(one.named for one in others), private, data.digest
+        asked += verifier_name(verifier, certified=False), verifier.share
+        if asked not in known:
+            known[asked] = examine(part, others, private, data, verifier, **more)
+        return known[asked]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("blindsight.sift.platform.examine", once)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,8 @@ from blindsight.service.releases import Release
 from blindsight.service.verification import Ensemble
 from blindsight.sift.register import KINDS, SiftStore
 
+pytestmark = pytest.mark.usefixtures("known_verdicts")
+
 STEPS = [
     (AuditLog, "add"),
     (AuditLog, "_tell"),

@@ -39,6 +39,8 @@ from blindsight.service.keys import picture_context
 from blindsight.service.store import open_database
 
 OTHER = ExchangeKey(bytes(range(1, 33)))
+pytestmark = pytest.mark.usefixtures("known_verdicts")
+
 IMAGES = pictures(traits(1, 5, per_person=3)[0])
 """What Ann's three frames show."""
 
@@ -411,3 +413,40 @@ def test_plain_frames_go_on_until_their_owner_registers_a_key(opened, tmp_path, 
     gateway.revoke(ann, number, "enough")
     with pytest.raises(PrivacyError, match="not here"):
         gateway.frames.features("Ann", cast.frames)
+
+
+def test_features_of_live_grants_are_opened_before_anybody_asks_and_gone_with_the_epoch(opened, monkeypatch):
+    gateway = opened()
+    cast = Cast(gateway)
+    assert gateway.frames._recent == {}
+    number = granted(gateway, cast, GENDER, frames=2)
+    assert set(gateway.frames._recent) == set(cast.frames)  # by the approval
+    gateway = opened()
+    assert gateway.frames._recent == {}
+    gateway.start(works=False)
+    assert set(gateway.frames._recent) == set(cast.frames)  # by the start
+    new = gateway.add_frame(cast.ann, frames(1, seed=8)[0])
+    assert set(gateway.frames._recent) == {*cast.frames, new}  # by its arrival
+    with monkeypatch.context() as patch:
+        patch.setattr(gateway.frames, "_opened", None)
+        assert gateway.release(cast.apps["X"], "Ann", frames=[new]).rows
+        assert gateway.release(cast.apps["X"], "Ann", latest=1).rows
+    gateway.revoke(cast.ann, number, "enough")
+    assert gateway.frames._recent == {}
+    gateway.add_frame(cast.ann, frames(1, seed=9)[0])
+    assert gateway.frames._recent == {}  # nobody may need it
+    assert gateway.frames.open_up() == 0
+
+
+def test_features_that_are_opened_have_bounds(opened, monkeypatch):
+    gateway = opened()
+    cast = Cast(gateway)
+    row = Cells().transform(IMAGES)[0].nbytes
+    monkeypatch.setattr("blindsight.service.frames._REMEMBERED", 2 * row)
+    granted(gateway, cast, GENDER, frames=2)
+    assert set(gateway.frames._recent) == set(cast.frames[1:])  # the newest
+    gateway = opened()
+    monkeypatch.setattr("blindsight.service.frames._OPENED", 1)
+    gateway.start(works=False)
+    assert list(gateway.frames._recent) == cast.frames[2:]
+    assert gateway.release(cast.apps["X"], "Ann", frames=cast.frames[:1]).rows  # others are opened when they are needed

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import httpx
@@ -16,7 +17,7 @@ from smallservice import serving
 
 from blindsight.errors import InputError
 from blindsight.service import limits
-from blindsight.service.limits import AddressLimit, BodyLimit, RateLimit, add_limits, retry_after
+from blindsight.service.limits import Limits, RateLimit, add_limits, retry_after
 from blindsight.service.settings import ServiceSettings
 
 MOST = 1_000
@@ -152,6 +153,15 @@ def test_threads_share_a_bucket(clock: Clock) -> None:
     assert pauses.count(0) == 50
 
 
+def test_processes_share_a_bucket(clock: Clock) -> None:
+    limit = RateLimit(60, burst=50, clock=clock, shared=True)
+    for _ in range(2):
+        other = get_context("fork").Process(target=limit.take, args=("a", 20))
+        other.start()
+        other.join()
+    assert [limit.take("a", 10), limit.take("a")] == [0, 1]
+
+
 def test_wrong_rates_are_refused() -> None:
     for rate, burst in ((0, None), (-1, None), (float("nan"), None), (60, 0.5), (60, float("inf"))):
         with pytest.raises(InputError, match="burst"):
@@ -181,9 +191,9 @@ def test_address_that_asks_too_fast_gets_429(tmp_path: Path) -> None:
         ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
     ],
 )
-def test_addresses_count_by_who_can_have_them(one: str, other: str, same: bool, clock: Clock) -> None:
+def test_addresses_count_by_who_can_have_them(one: str, other: str, same: bool, clock: Clock, tmp_path: Path) -> None:
     app = FastAPI()
-    app.add_middleware(AddressLimit, limit=RateLimit(1, burst=1, clock=clock))
+    add_limits(app, ServiceSettings(tmp_path), RateLimit(1, burst=1, clock=clock))
     assert Client(app, address=one).get("/").status_code == 404
     assert Client(app, address=other).get("/").status_code == (429 if same else 404)
 
@@ -237,7 +247,7 @@ def test_real_server_does_not_wait_for_a_body_it_refuses_and_breaks_off_an_answe
     assert answer.count(b"x" * 600) <= 1
 
 
-def test_lengths_that_are_no_number_are_counted() -> None:
+def test_lengths_that_are_no_number_are_counted(tmp_path: Path) -> None:
     async def receive() -> dict[str, object]:
         return {"type": "http.request", "body": b"x" * (MOST + 1), "more_body": False}
 
@@ -249,8 +259,8 @@ def test_lengths_that_are_no_number_are_counted() -> None:
     async def app(scope, receive, send) -> None:
         await receive()
 
-    scope = {"type": "http", "path": "/", "headers": [(b"content-length", b"many")]}
-    asyncio.run(BodyLimit(app, MOST)(scope, receive, send))
+    scope = {"type": "http", "scheme": "http", "path": "/", "headers": [(b"content-length", b"many")]}
+    asyncio.run(Limits(app, ServiceSettings(tmp_path, body_bytes=MOST), RateLimit(60))(scope, receive, send))
     assert sent[0]["status"] == 413
 
 

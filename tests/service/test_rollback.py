@@ -24,9 +24,10 @@ from blindsight.errors import (
     StorageError,
 )
 from blindsight.service.backup import back_up, restore
-from blindsight.service.log import AuditLog, HeadFile, remember_head
+from blindsight.service.log import AuditLog
 from blindsight.service.principals import Principals
 from blindsight.service.store import MIGRATIONS, migrate, open_database
+from blindsight.service.witnesses import HeadFile, remember_head
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 V01 = Path(__file__).with_name("store-0.1.tar.xz")

@@ -17,6 +17,8 @@ from blindsight.errors import BlindsightError, BudgetExceededError, PrivacyError
 from blindsight.service.jobs import LEASE
 from blindsight.service.releases import Release
 
+pytestmark = pytest.mark.usefixtures("known_verdicts")
+
 
 def new_shared(request, folder, name):
     """Folder and settings of services that share a database, in which people and apps are known."""

@@ -140,7 +140,8 @@ def verify_log(
         _check_heads(known, proof)
         return
     _need_extra()
-    from blindsight.service.log import HeadFile, open_log, verify_export
+    from blindsight.service.log import open_log, verify_export
+    from blindsight.service.witnesses import HeadFile
 
     if export is not None:
         check = verify_export(export, known_heads=known)

@@ -9,6 +9,7 @@ continues after the next start, and the exit code is 0. A second Ctrl-C does not
 """
 
 import asyncio
+import gc
 import logging
 import os
 import resource
@@ -141,7 +142,10 @@ def run_service(
     """
     check_certificate(settings)
     _allow_files()
-    limits = RateLimit(settings.requests_per_minute), RateLimit(settings.requests_per_minute)
+    by_address, by_principal = (
+        RateLimit(settings.requests_per_minute, shared=settings.processes > 1) for _ in range(2)
+    )
+    limits = by_address, by_principal
     with suppress(_StoppedError), _on_signals(_raise_stopped), ExitStack() as stack:
         listener = stack.enter_context(listening_socket(settings.host, settings.port, shared=settings.processes > 1))
         address = service_url(settings, listener)
@@ -173,6 +177,9 @@ def _serve(
         if demos is not None:
             demos.start()
         server = Server(app, settings, lambda: announce(first_token(gateway)))
+        gc.collect()
+        gc.freeze()  # what is here stays; to look through it again would stop all requests for a tenth of a second
+        stack.callback(gc.unfreeze)
         with _on_signals(server.stop):  # also when it passes on at its end what stopped it
             server.run(sockets=[listener])
 

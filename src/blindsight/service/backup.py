@@ -22,7 +22,7 @@ from sqlalchemy import Table, insert, select, text
 from blindsight.crypto.merkle import TreeHead
 from blindsight.errors import CorruptFileError, MessageError, StorageError
 from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
-from blindsight.service.log import MACHINE, RESTORED, AuditLog, HeadFile, LogRecords, open_log, witness_at
+from blindsight.service.log import MACHINE, RESTORED, AuditLog, LogRecords, open_log
 from blindsight.service.store import (
     MIGRATIONS,
     Database,
@@ -34,6 +34,7 @@ from blindsight.service.store import (
     open_database,
     storage_sentences,
 )
+from blindsight.service.witnesses import HeadFile, witness_at
 
 _LEFT_OUT = ("service.db", "service.db-wal", "service.db-shm", "log.head", "cache", "demos")
 """Of the folder: what the tables hold, and what can be computed."""

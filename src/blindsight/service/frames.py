@@ -3,9 +3,10 @@
 *The guarantee.* A picture is decoded within bounds on its bytes and pixels before anything is allocated for it, and few
 at once; only upright pixels and their features are kept, no other content of the file (place, camera, time). The
 picture is sealed for the person's own key, the features for their epoch's (`keys`), before the first byte reaches the
-disk; opened features are only in memory. Both are in one file of mode 0600, complete before its row is in the database;
-a file without a row, left by a kill or an interrupted deletion, is removed at the next start. Names from outside never
-become part of a path.
+disk; opened features are only in memory, in a bounded part of it, from the moment a grant begins or a frame arrives
+during one (`open_up`) until the epoch ends. Both are in one file of mode 0600, complete before its row is in the
+database; a file without a row, left by a kill or an interrupted deletion, is removed at the next start. Names from
+outside never become part of a path.
 
 Features of another pipeline cannot be recomputed here, since only the owner can open the picture: apps do not get such
 frames until their owner has sent them again (`stale`, `Client.renew_frames`). Plain files of earlier versions can be
@@ -32,7 +33,7 @@ from sqlalchemy import bindparam, delete, func, insert, or_, select, update
 from blindsight.crypto.sealedbox import seal_for
 from blindsight.data.features import FeaturePipeline
 from blindsight.data.images import decode, pixels_of
-from blindsight.errors import CorruptFileError, DataError, InputError, UnknownNameError
+from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, UnknownNameError
 from blindsight.files import read_arrays, sha256_of, storage_errors, write_arrays
 from blindsight.service.keys import Keys, features_context, picture_context
 from blindsight.service.settings import PICTURE_PIXELS
@@ -44,6 +45,7 @@ _ID = re.compile("[0-9a-f]{32}")
 _PLAIN, _SEALED = "blindsight/frame.1", "blindsight/frame.2"
 _AT_ONCE = 4  # pictures of 16 million pixels, or fewer larger ones: small files can be large pictures
 _REMEMBERED = 256_000_000  # bytes of features in memory, of the frames that were used last
+_OPENED = 10_000  # frames that are opened at once, before anybody asks for them
 _MADE = or_(frames.c.pipeline.is_(None), frames.c.pipeline == bindparam("pipeline"))
 _OWNERS = select(frames.c.id, frames.c.person, frames.c.epoch).where(
     frames.c.id.in_(bindparam("ids", expanding=True)), _MADE
@@ -98,14 +100,16 @@ class FrameStore:
             raise InputError(
                 f"at most {MOST_FRAMES} frames of a person are kept. Delete some, or choose how long they are kept."
             )
-        row = {"id": id, "person": person, **self._seal(person, id, picture)}
+        row = {"id": id, "person": person, **self._seal(person, id, picture, live=True)}
         with self._database.session() as session:
             newest = session.scalar(select(func.max(frames.c.added)).where(frames.c.person == person))
             session.execute(insert(frames).values(**row, added=_after(newest, self._clock())))
         return id
 
-    def _seal(self, person: str, id: str, picture: NDArray[np.uint8]) -> dict[str, object]:
-        """Write a picture and its features, sealed; return the row's facts about the file."""
+    def _seal(self, person: str, id: str, picture: NDArray[np.uint8], *, live: bool = False) -> dict[str, object]:
+        """Write a picture and its features, sealed; return the row's facts about the file. Features of a `live` frame
+        stay in memory if some grant may need them.
+        """
         epoch, path = self._keys.current(person), self._path(person, id)
         features = np.asarray(self._pipeline.transform(picture[None]), dtype=np.float32)[0]
         sealed = {
@@ -116,8 +120,29 @@ class FrameStore:
             path.parent.mkdir(mode=0o700, exist_ok=True)
         boxes = {name: np.frombuffer(box, dtype=np.uint8) for name, box in sealed.items()}
         write_arrays(path, _SEALED, {}, boxes, private=True)
+        if live and self._keys.is_open(epoch.id):
+            self._remember(id, epoch.id, features)
         told = {"sha256": sha256_of(path), "bytes": path.stat().st_size}
         return {**told, "epoch": epoch.id, "pipeline": self.pipeline}
+
+    def open_up(self, person: str | None = None) -> int:
+        """Open the features of the newest frames (of one person, or of all) whose epochs are open, while there is room
+        in memory; return how many. What cannot be opened is left to who asks for it.
+        """
+        ids = self._keys.open_epochs(person)
+        wanted = {id for whose, several in ids.items() if whose for id in several}
+        newest = select(frames.c.id, frames.c.person, frames.c.epoch).where(_MADE, frames.c.epoch.is_not(None))
+        newest = newest if person is None else newest.where(frames.c.person == person)
+        newest, count = newest.order_by(frames.c.added.desc()).execution_options(yield_per=1000), 0
+        with self._database.reading() as session:
+            for id, whose, epoch in session.execute(newest, {"pipeline": self.pipeline}):
+                if count >= _OPENED or self._full():
+                    break
+                if epoch in wanted and id not in self._recent:
+                    with suppress(BlindsightError):
+                        self._row(whose, id, epoch)
+                        count += 1
+        return count
 
     def seal_plain(self, person: str) -> int:
         """Seal what an earlier version left as plain files, and remove those; return how many there were."""
@@ -158,7 +183,7 @@ class FrameStore:
             found = session.execute(_NEWEST, wanted).all()
         if len(found) != count:
             raise InputError(f"ask for 1 frame or more, and for no more than there are; got {count} of {len(found)}.")
-        return np.stack([self._row(person, id, epoch) for id, epoch in reversed(found)])
+        return _rows([self._row(person, id, epoch) for id, epoch in reversed(found)])
 
     def owners(self, ids: Collection[str]) -> Owners:
         """Return who is on which of these frames; those that are not there are left out."""
@@ -177,7 +202,7 @@ class FrameStore:
                 raise UnknownNameError("frame", id, ())
         if not ids:
             raise InputError("name at least one frame.")
-        return np.stack([self._row(person, id, found[id][1]) for id in ids])
+        return _rows([self._row(person, id, found[id][1]) for id in ids])
 
     def picture(self, person: str, id: str) -> tuple[bytes, bool]:
         """Return a picture as PNG, and whether it is sealed for the person on it: plain ones are of old versions."""
@@ -206,9 +231,10 @@ class FrameStore:
 
     def delete(self, person: str, id: str) -> None:
         """Forget a picture and its features; what was released of it before cannot be taken back."""
-        self._check(person, id)
+        mine = delete(frames).where(frames.c.person == person, frames.c.id == _checked(id)).returning(frames.c.id)
         with self._database.session() as session:
-            session.execute(delete(frames).where(frames.c.person == person, frames.c.id == id))
+            if session.scalar(mine) is None:
+                raise UnknownNameError("frame", id, ())
         with self._mutex:
             self._recent.pop(id, None)
         for path in (self._path(person, id), self._path(person, id, plain=True)):
@@ -243,12 +269,19 @@ class FrameStore:
                 self._recent.move_to_end(id)
                 return self._recent[id][1]
         plain = self._read_plain(person, id)[0] if epoch is None else self._opened(person, id, epoch)
+        return self._remember(id, epoch, plain)
+
+    def _remember(self, id: str, epoch: str | None, plain: Row) -> Row:
         features: Row = self.prepare(plain[None])[0]
         with self._mutex:
             self._recent[id] = epoch, features
             while len(self._recent) * features.nbytes > _REMEMBERED:
                 self._recent.popitem(last=False)
         return features
+
+    def _full(self) -> bool:
+        last = next(iter(self._recent.values()), None)
+        return last is not None and (len(self._recent) + 1) * last[1].nbytes > _REMEMBERED
 
     def _opened(self, person: str, id: str, epoch: str) -> Row:
         box = self._box(person, id, "features")
@@ -270,12 +303,6 @@ class FrameStore:
             return arrays["features"], picture
         return np.asarray(self._pipeline.transform(picture[None]), dtype=np.float32)[0], picture
 
-    def _check(self, person: str, id: str) -> None:
-        mine = select(frames.c.id).where(frames.c.person == person, frames.c.id == _checked(id))
-        with self._database.reading() as session:
-            if session.scalar(mine) is None:
-                raise UnknownNameError("frame", id, ())
-
     def _path(self, person: str, id: str, *, plain: bool = False) -> Path:
         return self._folder / hashlib.sha256(person.encode()).hexdigest()[:32] / f"{id}{'' if plain else '.sealed'}.npz"
 
@@ -288,6 +315,10 @@ class FrameStore:
                 if path not in known:
                     with suppress(OSError):
                         path.unlink()
+
+
+def _rows(several: list[Row]) -> Row:
+    return several[0][None] if len(several) == 1 else np.stack(several)
 
 
 def _png(picture: NDArray[np.uint8]) -> bytes:

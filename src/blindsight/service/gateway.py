@@ -44,9 +44,6 @@ from blindsight.service.log import (
     digest,
     import_journal,
     open_log,
-    remember_head,
-    remembered_head,
-    witness_at,
 )
 from blindsight.service.models import (
     AttributeView,
@@ -64,11 +61,11 @@ from blindsight.service.models import (
 )
 from blindsight.service.principals import CODE_HOURS, Principal, Principals, Role, Token, told_of
 from blindsight.service.proposals import ASKING, ODOMETER, REVIEW, Answer, Asking, Duties, Proposals, Reviews
-from blindsight.service.releases import Asked, Release, Releases
+from blindsight.service.releases import Asked, Release, Releases, Streams
 from blindsight.service.settings import ServiceSettings
 from blindsight.service.store import Database, FolderLock, check_guards, open_database
-from blindsight.service.streams import Streams
 from blindsight.service.verification import KNOWN, Ensemble, platform_data, shortages
+from blindsight.service.witnesses import remember_head, remembered_head, witness_at
 from blindsight.sift.attackers import chosen_attackers
 from blindsight.sift.platform import Platform, no_grant
 from blindsight.sift.ppls import PPLS, SiftLearner
@@ -221,6 +218,7 @@ class Gateway:
     def start(self, *, works: bool = True) -> None:
         """Begin to do jobs, and to forget frames that are over, once what every release needs is computed."""
         assert self.platform.data.support
+        self.frames.open_up()
         if works:
             self.worker.start()
             self.cameras.start()
@@ -459,6 +457,7 @@ class Gateway:
                 raise InputError("no grant of yours is live: nobody needs your keys. Keep them.")
             self.keys.keep(owner.name, keys)
         self.audit.append(owner.id, "hand over keys", {"person": owner.name, "epochs": len(keys)})
+        self.frames.open_up(owner.name)
 
     def delete_frame(self, owner: Principal, frame: str) -> None:
         _only(owner, "owner")
@@ -545,9 +544,11 @@ class Gateway:
         try:
             with self.keys.settled():
                 self.keys.keep(owner.name, keys or {})
-                return proposal_view(owner, self._asking.answer(owner, asked, answer))
+                answered = proposal_view(owner, self._asking.answer(owner, asked, answer))
         finally:
             self._close(owner.name)  # what was not allowed needs no key
+        self.frames.open_up(owner.name)
+        return answered
 
     # --- grants ---
 
@@ -571,7 +572,8 @@ class Gateway:
         with acting(principal, person=grant.person, app=grant.app):
             ended = self.platform.revoke(number, reason)
         self._close(grant.person)
-        return self._grant_view(principal, ended)
+        ((holds, released),) = self.platform.standing([ended])
+        return grant_view(principal, ended, holds=holds, released=released)
 
     def release(
         self, app: Principal, person: str, *, frames: Sequence[str] | None = None, latest: int | None = None
@@ -593,12 +595,10 @@ class Gateway:
     def live_grant(self, app: Principal, person: str) -> Grant:
         """Return the grant through which an app gets something about a person just now, or refuse."""
         _only(app, "app")
-        mine = [one for one in self.platform.grants(app=app.name) if one.person == person and one.live]
-        if not mine or not self.platform.holds(mine[-1]):
-            raise PrivacyError(
-                no_grant(app.name) if not mine else "this grant is suspended until it was verified again."
-            )
-        return mine[-1]
+        try:
+            return self.platform.holding(person, app.name)
+        except UnknownNameError:
+            raise PrivacyError(no_grant(app.name)) from None
 
     # --- the operator ---
 
@@ -725,10 +725,6 @@ class Gateway:
                 self._noted.pop(next(iter(self._noted)))
         if fresh:
             self.audit.append(actor, action, {**details, **({"before": count} if count else {})})
-
-    def _grant_view(self, principal: Principal, grant: Grant) -> GrantView:
-        ((holds, released),) = self.platform.standing([grant])
-        return grant_view(principal, grant, holds=holds, released=released)
 
     def _asked(self, app: Principal) -> None:
         """Refuse an app that never said what it asks for; who did once has done so for ever."""

@@ -71,6 +71,11 @@ SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
 )
 _NO_STORE = (b"cache-control", b"no-store")
 _ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")
+_HEADERS = {
+    (static, encrypted): dict([*SECURITY_HEADERS, *[_NO_STORE] * (not static), *[_ONLY_TLS] * encrypted])
+    for static in (False, True)
+    for encrypted in (False, True)
+}
 _CLOSE = [(b"connection", b"close")]  # the rest of a body is not waited for
 
 
@@ -85,10 +90,15 @@ class RateLimit:
     _WAYS, _ENTRY = 16, struct.Struct("=8sdd")  # key, level, when; a key stands in one of 16 places
 
     def __init__(
-        self, per_minute: float, *, burst: float | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        per_minute: float,
+        *,
+        burst: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        shared: bool = False,
     ) -> None:
-        """Start with full buckets, shared with processes forked later; by default they hold ten seconds' worth, at
-        least one.
+        """Start with full buckets, `shared` or not with processes forked later; by default they hold ten seconds'
+        worth, at least one.
         """
         self._rate = per_minute / 60
         self._burst = max(1.0, per_minute / 6) if burst is None else burst
@@ -96,10 +106,11 @@ class RateLimit:
             raise InputError(f"per_minute must be > 0 and burst >= 1, both finite; got {per_minute} and {burst}.")
         self._clock = clock
         self._mutex, self._salt, size = threading.Lock(), os.urandom(16), ADDRESSES * self._ENTRY.size
-        with TemporaryFile() as file:
-            file.truncate(size)
-            self._memory, self._file = mmap(file.fileno(), size), os.dup(file.fileno())
-        finalize(self, os.close, self._file)
+        self._memory, self._file = mmap(-1, size), None  # anonymous, which forked processes have in common
+        if shared:
+            with TemporaryFile() as file:
+                self._file = os.dup(file.fileno())
+            finalize(self, os.close, self._file)
 
     def take(self, key: str, cost: int = 1) -> float:
         """Take requests out of a bucket (at most all of it): 0.0 if allowed, else the seconds until the next try."""
@@ -108,7 +119,8 @@ class RateLimit:
         first = int.from_bytes(name, "big") % (ADDRESSES // self._WAYS) * self._WAYS * self._ENTRY.size
         places = range(first, first + self._WAYS * self._ENTRY.size, self._ENTRY.size)
         with self._mutex:
-            lockf(self._file, LOCK_EX)  # a process that is killed frees it
+            if self._file is not None:
+                lockf(self._file, LOCK_EX)  # a process that is killed frees it
             try:
                 now, oldest, place = self._clock(), math.inf, first
                 level, then = self._burst, now
@@ -123,7 +135,8 @@ class RateLimit:
                 allowed = level >= cost
                 self._ENTRY.pack_into(self._memory, place, name, level - cost * allowed, now)
             finally:
-                lockf(self._file, LOCK_UN)
+                if self._file is not None:
+                    lockf(self._file, LOCK_UN)
         return 0.0 if allowed else (cost - level) / self._rate
 
 
@@ -132,47 +145,25 @@ def retry_after(wait: float) -> str:
     return str(max(1, math.ceil(wait)))
 
 
-class AddressLimit:
-    """ASGI middleware: answers 429 to an address that asks too fast. IPv6 addresses count by their /64 network."""
+class Limits:
+    """ASGI middleware: answers 429 to an address that asks too fast (IPv6 addresses count by their /64 network), 413 to
+    a body of more bytes than its address takes, and 408 to one that is too slow. Every answer carries
+    `SECURITY_HEADERS`; only files under /static/ may be kept in a cache.
+    """
 
-    def __init__(self, app: "ASGIApp", limit: RateLimit) -> None:
-        self._app = app
-        self._limit = limit
-
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        wait = (
-            self._limit.take(network(str((scope.get("client") or ("unknown",))[0]))) if scope["type"] == "http" else 0.0
-        )
-        if not wait:
-            await self._app(scope, receive, send)
-            return
-        seconds = retry_after(wait)
-        sentence = f"too many requests from this address. Try again in {seconds} s."
-        await _refuse(send, 429, sentence, [(b"retry-after", seconds.encode())])
-
-
-class BodyLimit:
-    """ASGI middleware: answers 413 to a body of more bytes than its address takes, and 408 to one that is too slow."""
-
-    def __init__(self, app: "ASGIApp", body_bytes: int, seconds: float = 10, pictures_bytes: int | None = None) -> None:
-        self._app, self._most, self._seconds = app, body_bytes, seconds
-        self._pictures = body_bytes if pictures_bytes is None else pictures_bytes
+    def __init__(self, app: "ASGIApp", settings: ServiceSettings, limit: RateLimit) -> None:
+        self._app, self._limit, self._seconds = app, limit, settings.head_seconds
+        self._most, self._pictures = settings.body_bytes, settings.pictures_bytes
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        most = self._most if scope["path"].endswith(LARGE) else min(self._most, SMALL_BODY)
-        if scope["path"].endswith(PICTURES):
-            most = self._pictures
-        if announced(scope["headers"]) > most:
-            await _refuse(send, *_too_large(most), _CLOSE)
-            return
-        await self._watched(scope, receive, send, most)
-
-    async def _watched(self, scope: "Scope", receive: "Receive", send: "Send", most: int) -> None:
-        began, seen, whole, started = time.monotonic(), 0, False, False
-        refusal: tuple[int, str] | None = None
+        path, began, seen, whole, started = scope["path"], time.monotonic(), 0, False, False
+        most = self._most if path.endswith(LARGE) else min(self._most, SMALL_BODY)
+        most = self._pictures if path.endswith(PICTURES) else most
+        added = _HEADERS[path.startswith(STATIC), scope["scheme"] == "https"]
+        refusal: tuple[int, str, list[tuple[bytes, bytes]]] | None = None
 
         async def counted() -> "Message":
             nonlocal seen, whole, refusal
@@ -183,62 +174,50 @@ class BodyLimit:
                 async with asyncio.timeout(max(left, 0)):
                     message = await receive()
             except TimeoutError:
-                refusal = 408, f"the body came too slowly: {seen} bytes after {time.monotonic() - began:.0f} s."
+                spent = time.monotonic() - began
+                refusal = 408, f"the body came too slowly: {seen} bytes after {spent:.0f} s.", _CLOSE
                 raise _BodyError from None
             seen += len(message.get("body", b""))
             whole = not message.get("more_body", False)
             if seen > most:
-                refusal = _too_large(most)
+                refusal = *_too_large(most), _CLOSE
                 raise _BodyError
             return message
 
-        async def unless_refused(message: "Message") -> None:
+        async def passed(message: "Message") -> None:
             nonlocal started
-            if started or refusal is None:  # what the app answers to a body cut short is not passed on
-                started = True
-                await send(message)
-
-        try:
-            await self._app(scope, counted, unless_refused)
-        except Exception:
-            if started or refusal is None:
-                raise
-        if refusal is not None and not started:
-            await _refuse(send, *refusal, _CLOSE)
-
-
-class SecurityHeaders:
-    """ASGI middleware: every answer carries `SECURITY_HEADERS`; only files under /static/ may be kept in a cache."""
-
-    def __init__(self, app: "ASGIApp") -> None:
-        self._app = app
-
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        added = [*SECURITY_HEADERS]
-        if not scope["path"].startswith(STATIC):
-            added.append(_NO_STORE)
-        if scope["scheme"] == "https":
-            added.append(_ONLY_TLS)
-        names = {name for name, _ in added}
-
-        async def with_headers(message: "Message") -> None:
+            if not started and refusal is not None:  # what the app answers to a body cut short is not passed on
+                return
+            started = True
             if message["type"] == "http.response.start":
-                kept = [(name, value) for name, value in message.get("headers", ()) if name.lower() not in names]
-                message = {**message, "headers": kept + added}
+                kept = [one for one in message.get("headers", ()) if one[0].lower() not in added]
+                message = {**message, "headers": [*kept, *added.items()]}
             await send(message)
 
-        await self._app(scope, receive, with_headers)
+        wait = self._limit.take(network(str((scope.get("client") or ("unknown",))[0])))
+        if wait:
+            seconds = retry_after(wait)
+            sentence = f"too many requests from this address. Try again in {seconds} s."
+            refusal = 429, sentence, [(b"retry-after", seconds.encode())]
+        elif announced(scope["headers"]) > most:
+            refusal = *_too_large(most), _CLOSE
+        else:
+            try:
+                await self._app(scope, counted, passed)
+            except Exception:
+                if started or refusal is None:
+                    raise
+        if refusal is not None and not started:
+            status, sentence, headers = refusal
+            body = json.dumps({"error": sentence}).encode()
+            told = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+            await send({"type": "http.response.start", "status": status, "headers": [*told, *headers, *added.items()]})
+            await send({"type": "http.response.body", "body": body})
 
 
 def add_limits(app: "FastAPI", settings: ServiceSettings, limit: RateLimit | None = None) -> None:
-    """Put all three around an app, in an order that gives refusals the headers too; `limit` is of addresses."""
-    sizes = {"body_bytes": settings.body_bytes, "pictures_bytes": settings.pictures_bytes}
-    app.add_middleware(BodyLimit, seconds=settings.head_seconds, **sizes)
-    app.add_middleware(AddressLimit, limit=limit or RateLimit(settings.requests_per_minute))
-    app.add_middleware(SecurityHeaders)
+    """Put the limits around an app; `limit` is of addresses."""
+    app.add_middleware(Limits, settings=settings, limit=limit or RateLimit(settings.requests_per_minute))
 
 
 class Turns:
@@ -393,13 +372,6 @@ class _BodyError(Exception):
 
 def _too_large(most: int) -> tuple[int, str]:
     return 413, f"a body may have at most {most} bytes."
-
-
-async def _refuse(send: "Send", status: int, sentence: str, headers: list[tuple[bytes, bytes]]) -> None:
-    body = json.dumps({"error": sentence}).encode()
-    told = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": told + headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 def announced(headers: Iterable[tuple[bytes, bytes]]) -> int:

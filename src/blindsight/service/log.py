@@ -5,7 +5,7 @@
 ended) is on disk. Entries are the leaves of a Merkle tree as in RFC 6962 (`crypto.merkle`), so an entry that was
 edited, removed, inserted or moved is found by `AuditLog.verify` and at every start. Every commit ends with a signed
 head, which every app gets with its release (`AuditLog.receipts`) and every witness before the release is answered: a
-file in the service's folder, files elsewhere (`HeadFile`), other services (`HeadService`, at most a second later). A
+file in the service's folder, files elsewhere, other services at most a second later (`witnesses`). A
 log that lacks what a witness saw, because rows were cut off or an old folder was put back, is refused at start; so is
 one whose database lost its guards. Only `blindsight restore` may give up entries: it says so in the log.
 
@@ -18,11 +18,9 @@ token is refused. Times never go back, whatever the clock does: `AuditLog.now` i
 clock that jumps back opens no token that had expired.
 """
 
-import fcntl
 import hashlib
 import json
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -32,9 +30,9 @@ from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
-from sqlalchemy import bindparam, func, insert, select, true, update
+from sqlalchemy import bindparam, func, insert, select, true
 from sqlalchemy.orm import Session
 
 from blindsight.crypto.merkle import (
@@ -42,7 +40,6 @@ from blindsight.crypto.merkle import (
     Stored,
     Tree,
     TreeHead,
-    consistent,
     extend,
     leaf_hash,
     new_inclusions,
@@ -55,14 +52,13 @@ from blindsight.errors import (
     CorruptFileError,
     InputError,
     MessageError,
-    PrivacyError,
     StorageError,
-    UnknownNameError,
 )
 from blindsight.files import AnyPath, as_path, atomic_writer, folder_lock, sha256_of, storage_errors
 from blindsight.service.principals import SECRET, Principal, check_name
-from blindsight.service.store import CHAIN_START, MIGRATED, Database, chain_hash, leaf_of, log, record_of, witnessed
+from blindsight.service.store import CHAIN_START, MIGRATED, Database, chain_hash, leaf_of, log, record_of
 from blindsight.service.store import log_key as log_keys
+from blindsight.service.witnesses import HeadFile, Witness
 
 logger = logging.getLogger(__name__)
 
@@ -103,18 +99,14 @@ class Acting:
 _acting: ContextVar[Acting | None] = ContextVar("acting", default=None)
 
 
-@contextmanager
-def acting(principal: Principal | None, **about: Any) -> Iterator[None]:
+def acting(principal: Principal | None, **about: Any) -> AbstractContextManager[None]:
     """Attribute what the platform records in this block to somebody; `about` goes into the entries."""
-    with _as(Acting(PLATFORM if principal is None else principal.id, about)):
-        yield
+    return _as(Acting(PLATFORM if principal is None else principal.id, about))
 
 
-@contextmanager
-def acting_together(apps: Iterable[Principal]) -> Iterator[None]:
+def acting_together(apps: Iterable[Principal]) -> AbstractContextManager[None]:
     """Attribute what the platform records in this block to the app that each record names."""
-    with _as(Acting(apps={app.name: app.id for app in apps})):
-        yield
+    return _as(Acting(apps={app.name: app.id for app in apps}))
 
 
 @contextmanager
@@ -173,23 +165,25 @@ class _Row:
     details: str
     hash: str
     evidence: str | None = None
+    told: Any = None  # the details as plain data, where somebody has read them already
 
     @property
     def text(self) -> tuple[Any, ...]:
         return self.position, self.time, self.actor, self.action, self.details
 
     @cached_property
-    def told(self) -> str:
+    def hashed(self) -> str:
         """The text that is hashed."""
         return record_of(*self.text)
 
     @cached_property
     def leaf(self) -> bytes:
-        return leaf_hash(self.told.encode())
+        return leaf_hash(self.hashed.encode())
 
     def entry(self) -> Entry:
         try:
-            return Entry(self.position, self.time, self.actor, self.action, json.loads(self.details), self.hash)
+            details = json.loads(self.details) if self.told is None else self.told
+            return Entry(self.position, self.time, self.actor, self.action, details, self.hash)
         except (ValueError, TypeError):
             raise CorruptFileError(f"the log was altered: entry {self.position} cannot be read.") from None
 
@@ -246,7 +240,7 @@ class AuditLog:
         database: Database,
         *,
         key: SigningKey | None = None,
-        witnesses: "Sequence[Witness]" = (),
+        witnesses: Sequence[Witness] = (),
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._database, self._clock, self._witnesses = database, clock, tuple(witnesses)
@@ -287,7 +281,7 @@ class AuditLog:
         for draft in drafts:
             check_name(draft.actor)
             check_name(draft.action)
-        texts = [_canonical(draft.details) for draft in drafts]
+        texts = [_checked(draft.details) for draft in drafts]
         if session is not None:
             return self._add(session, drafts, texts)
         with self._database.session() as own:
@@ -309,7 +303,7 @@ class AuditLog:
 
     def entries_about(self, person: str, actor: str, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
         """Return entries that name a person, or that somebody made, as `entries` does."""
-        named = _canonical({"person": person})[1:-1]
+        named = _dumped({"person": person})[1:-1]
         about = (log.c.actor == actor) | log.c.details.contains(named, autoescape=True)
         found = (row.entry() for row in self.rows(after, only=about))
         mine = (one for one in found if one.actor == actor or one.details.get("person") == person)
@@ -352,7 +346,7 @@ class AuditLog:
         tail, head = session.info["log"], asdict(session.info["head"])
         proofs = new_inclusions(tail.before, tail.size - len(tail.rows), [row.leaf for row in tail.rows])
         return {
-            row.position: {"position": row.position, "record": row.told, "proof": proof, "head": head}
+            row.position: {"position": row.position, "record": row.hashed, "proof": proof, "head": head}
             for row, proof in zip(tail.rows, proofs, strict=True)
         }
 
@@ -412,12 +406,12 @@ class AuditLog:
                     logger.warning("%s does not take the log's head: %s", witness.name, error)
                 self.problems[witness.name] = str(error)
 
-    def _add(self, session: Session, drafts: Sequence[Draft], texts: Sequence[str]) -> list[_Row]:
+    def _add(self, session: Session, drafts: Sequence[Draft], texts: Sequence[tuple[str, Any]]) -> list[_Row]:
         tail = session.info.get("log") or self._end(session)
         size, peaks, time = tail.size, list(tail.peaks), max(tail.time, _written(self.now()))
         rows: list[_Row] = []
-        for draft, details in zip(drafts, texts, strict=True):
-            row = _Row(size + 1, time, draft.actor, draft.action, details, "", draft.evidence)
+        for draft, (details, told) in zip(drafts, texts, strict=True):
+            row = _Row(size + 1, time, draft.actor, draft.action, details, "", draft.evidence, told)
             object.__setattr__(row, "hash", extend(peaks, size, row.leaf).hex())
             rows.append(row)
             size += 1
@@ -571,187 +565,7 @@ def _stands_for(entry: Entry, record: Mapping[str, Any]) -> bool:
     return entry.action == record["kind"] and details.items() <= entry.details.items()
 
 
-# --- witnesses ---
-
-
-class Witness(Protocol):
-    """Somebody who remembers the newest head of a log."""
-
-    @property
-    def name(self) -> str:
-        """Where it is."""
-
-    def last(self, key: str) -> TreeHead | None:
-        """Return the newest head it has seen of the log with this key."""
-
-    def note(self, head: TreeHead, log: AuditLog) -> None:
-        """Tell it of a head; `log` proves that it continues earlier ones."""
-
-    def close(self) -> None:
-        """Tell it what it does not know yet, if there is something."""
-
-
-class HeadFile:
-    """A file that keeps the newest head: two places, written in turn, so that a crash leaves the one before."""
-
-    _PLACE = 2048  # bytes
-
-    def __init__(self, path: AnyPath) -> None:
-        self._path = as_path(path)
-        self.name = str(path)
-        self._known: dict[bytes, TreeHead | None] = {}  # what was read or written, since signatures cost time
-
-    def last(self, key: str) -> TreeHead | None:
-        """Return the newest head; a file that holds none, or one of another log, is refused."""
-        if not self._path.exists():
-            return None
-        with storage_errors("read", self._path):
-            found = [head for head in self._places(self._path.read_bytes()) if head is not None]
-        if not found or found[0].key != key:
-            held = "no whole head" if not found else f"the head of another log, signed with {found[0].key}"
-            raise CorruptFileError(f"{self._path} holds {held}. Name another file as witness.")
-        return max(found, key=lambda head: head.size)
-
-    def note(self, head: TreeHead, log: AuditLog) -> None:
-        """Write a head through to the disk, unless a newer one is there; several processes may do so."""
-        with storage_errors("write", self._path):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                places = self._places(os.pread(descriptor, 2 * self._PLACE, 0))
-                newest = max((one for one in places if one is not None), key=lambda one: one.size, default=None)
-                continued = newest is None or newest.size < head.size or log.includes(newest.size, newest.root)
-                if newest is not None and newest.size >= head.size and continued:
-                    return
-                text = json.dumps(asdict(head)).encode().ljust(self._PLACE)
-                for place in [1 - places.index(newest)] if continued else [0, 1]:
-                    os.pwrite(descriptor, text, self._PLACE * place)
-                    os.fdatasync(descriptor)
-                self._known = {text: head, **{old: one for old, one in self._known.items() if one is newest}}
-            finally:
-                os.close(descriptor)
-
-    def close(self) -> None:
-        """Do nothing: a head that was noted is on disk."""
-
-    def _places(self, content: bytes) -> list[TreeHead | None]:
-        texts = [content[begin : begin + self._PLACE] for begin in (0, self._PLACE)]
-        for text in texts:
-            if text not in self._known:
-                self._known[text] = _head(text)
-        return [self._known[text] for text in texts]
-
-
-def _head(line: bytes) -> TreeHead | None:
-    try:
-        return TreeHead.from_dict(json.loads(line))
-    except (ValueError, MessageError, RecursionError):
-        return None
-
-
-class HeadService:
-    """Another Blindsight service that keeps the newest head; it is told in the background, at most once a second."""
-
-    _PAUSE = 1.0  # seconds
-
-    def __init__(self, url: str, token: str) -> None:
-        from blindsight.client import Client
-
-        self.name = url
-        self._client = Client(url, token)
-        self._newest: tuple[TreeHead, AuditLog] | None = None
-        self._told: TreeHead | None = None
-        self._problem: BlindsightError | None = None
-        self._arrived, self._ending = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def last(self, key: str) -> TreeHead | None:
-        """Return the newest head the service has seen; one that does not answer is an error."""
-        found = self._client.witnessed_head(key)
-        return None if found is None else TreeHead.from_dict(found)
-
-    def note(self, head: TreeHead, log: AuditLog) -> None:
-        """Have it told; raise what happened the last time."""
-        self._newest = head, log
-        self._arrived.set()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="blindsight witness", daemon=True)
-            self._thread.start()
-        if self._problem is not None:
-            raise self._problem
-
-    def close(self) -> None:
-        """Tell it of the newest head, within a few seconds, and stop."""
-        self._ending.set()
-        self._arrived.set()
-        if self._thread is not None:
-            self._thread.join(5)
-        self._client.close()
-
-    def _work(self) -> None:
-        while not self._ending.is_set():
-            self._arrived.wait()
-            self._arrived.clear()
-            self._push()
-            self._ending.wait(self._PAUSE)
-        self._push()
-
-    def _push(self) -> None:
-        head, log = self._newest or (None, None)
-        if head is None or log is None or head == self._told:
-            return
-        try:
-            known = self.last(head.key)
-            proof = [] if known is None or known.size > head.size else log.consistency(known.size, head.size)
-            self._client.witness_head(asdict(head), proof)
-            self._told, self._problem = head, None
-        except BlindsightError as error:
-            self._problem = error
-
-
-def witness_at(place: str) -> Witness:
-    """Return the witness at a path or, with a token in $BLINDSIGHT_WITNESS_TOKEN, the service at an address."""
-    if place.startswith(("http://", "https://")):
-        return HeadService(place, os.environ.get("BLINDSIGHT_WITNESS_TOKEN", ""))
-    return HeadFile(place)
-
-
-MOST_WITNESSED = 1000  # logs of other services whose heads are remembered
-
-
-def remember_head(database: Database, head: TreeHead, proof: Sequence[str]) -> TreeHead:
-    """Keep the newest head of another service's log, if it continues the one that is known; return the newest."""
-    with database.session() as session:
-        known = _known(session, head.key)
-        if known is None:
-            if session.scalar(select(func.count()).select_from(witnessed)) >= MOST_WITNESSED:  # type: ignore[operator]
-                raise InputError(f"heads of {MOST_WITNESSED} logs are remembered already.")
-            session.execute(insert(witnessed).values(key=head.key, head=asdict(head)))
-            return head
-        if known.size > head.size or (known.size, known.root) == (head.size, head.root):
-            return known
-        parts = [bytes.fromhex(part) for part in proof]
-        if not consistent(known.size, bytes.fromhex(known.root), head.size, bytes.fromhex(head.root), parts):
-            raise PrivacyError(
-                f"this head is not proven to continue {known}, which is known of the same log. Prove it, or the log "
-                "was rewritten."
-            )
-        session.execute(update(witnessed).where(witnessed.c.key == head.key).values(head=asdict(head)))
-        return head
-
-
-def remembered_head(database: Database, key: str) -> TreeHead:
-    with database.reading() as session:
-        known = _known(session, key)
-    if known is None:
-        raise UnknownNameError("head", key, ())
-    return known
-
-
-def _known(session: Session, key: str) -> TreeHead | None:
-    found = session.scalar(select(witnessed.c.head).where(witnessed.c.key == key))
-    return None if found is None else TreeHead.from_dict(found)
+# --- opening ---
 
 
 def log_key(folder: Path) -> SigningKey:
@@ -835,7 +649,7 @@ def _exported(stream: IO[bytes], closing: list[TreeHead]) -> Iterator[_Row | Non
                 _require(line, _end(head))
                 closing.append(head)
                 continue
-            row = _Row(**record | {"details": _dumped(record["details"])})
+            row = _Row(**record | {"details": _dumped(record["details"]), "told": None})
             _require(line, row.line())
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, MessageError):
             yield None
@@ -848,11 +662,14 @@ def _require(line: bytes, written: str) -> None:
         raise ValueError
 
 
-def _canonical(details: Mapping[str, Any]) -> str:
-    """Return details as the one text that stands for them, or refuse what does not belong into the log."""
+def _checked(details: Mapping[str, Any]) -> tuple[str, Any]:
+    """Return details as the one text that stands for them and as its reader gets them, or refuse what does not belong
+    into the log.
+    """
     try:
         text = _dumped(dict(details))
-        faithful = _dumped(json.loads(text)) == text
+        told = json.loads(text)
+        faithful = _dumped(told) == text
     except (ValueError, TypeError, RecursionError):
         faithful = False
     if not faithful:
@@ -861,7 +678,7 @@ def _canonical(details: Mapping[str, Any]) -> str:
         raise InputError(f"details must have at most {DETAILS_LENGTH} characters as JSON; got {len(text)}.")
     if SECRET.search(text):
         raise InputError("details must not hold a token, which is a secret. Log its principal's id.")
-    return text
+    return text, told
 
 
 def _dumped(details: Any) -> str:

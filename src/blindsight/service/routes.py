@@ -58,8 +58,7 @@ from blindsight.service.limits import network, retry_after
 from blindsight.service.log import LogCheck
 from blindsight.service.models import Identifier, Name, in_days, record
 from blindsight.service.principals import DeadTokenError, Principal, skeleton
-from blindsight.service.releases import Release
-from blindsight.service.streams import SLOWEST, events
+from blindsight.service.releases import SLOWEST, Release, events
 from blindsight.statement import PrivacyStatement
 
 router = guarded_router()

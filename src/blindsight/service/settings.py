@@ -48,7 +48,7 @@ class ServiceSettings:
     processes: int = 1  # each with all of the service but the page, which only one has
     proxy: str | None = None  # whose X-Forwarded-For and X-Forwarded-Proto are believed; nobody else's are
     without_tls: bool = False  # serve a network where tokens travel readable; only if something else encrypts it
-    witnesses: tuple[str, ...] = ()  # remember the log's newest head (`log.witness_at`): files, services by URL
+    witnesses: tuple[str, ...] = ()  # remember the log's newest head (`witnesses`): files, services by URL
 
     def __post_init__(self) -> None:
         """Refuse what cannot work; paths may come as text and begin with ~."""

@@ -452,7 +452,7 @@ class Platform:
                 outcomes.append(released)
             records = [one.record for one in outcomes if isinstance(one, Released)]
             kept = iter(self._register.record_all("release", records))
-        return [replace(one, record=next(kept)) if isinstance(one, Released) else one for one in outcomes]
+        return [Released(one.grant, one.rows, next(kept)) if isinstance(one, Released) else one for one in outcomes]
 
     def _sifted(self, wanted: Wanted, taken: int) -> Released:
         """`taken` frames are about to go out already."""
@@ -508,6 +508,11 @@ class Platform:
         one = self._symbols.symbol(wanted.person, grant.public[0], sift, first, another=True)
         row = np.stack(np.unravel_index([one.symbol], sift.levels or (1,)), axis=1).astype(np.int64)
         return row, {"epsilon": one.epsilon} if one.epsilon and one not in before else {}
+
+    def holding(self, person: str, app: str) -> Grant:
+        """Return the grant through which an app gets something about a person just now, or refuse."""
+        with self._register.current():
+            return self._holding(person, app)
 
     def _holding(self, person: str, app: str) -> Grant:
         self._register.private_of(person)

@@ -167,6 +167,12 @@ class App:
     version: int
 
 
+def as_read(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return records as a reader of their JSON gets them."""
+    read: list[dict[str, Any]] = json.loads(json.dumps(records, allow_nan=False))
+    return read
+
+
 class JournalRecords:
     """Records in a file of their own; several that are added together are one line."""
 
@@ -188,7 +194,7 @@ class JournalRecords:
         self._journal.catch_up(each)
 
     def append_all(self, records: Sequence[dict[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        alone, time = len(records) == 1, records[0]["time"]
+        alone, time, records = len(records) == 1, records[0]["time"], as_read(records)
         self._journal.append(records[0] if alone else {"kind": "together", "time": time, "records": records})
         return records
 
@@ -237,9 +243,8 @@ class Register:
     def record_all(self, kind: str, several: Iterable[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
         """Write records of one kind to disk, all or none, and return them as they are kept; call it while `current`."""
         time = self._clock().astimezone(UTC).isoformat(timespec="seconds")
-        given = [{"kind": kind, "time": time, **data} for data in several]
-        records: list[dict[str, Any]] = json.loads(json.dumps(given, allow_nan=False))  # as a reader will see them
-        kept = self._records.append_all(records) if records and self._records is not None else records
+        records = [{"kind": kind, "time": time, **data} for data in several]
+        kept = self._records.append_all(records) if records and self._records is not None else as_read(records)
         for record in kept:
             self._apply(record)
         return kept

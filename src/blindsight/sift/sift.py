@@ -183,7 +183,8 @@ class Sift(ABC):
 
     def apply(self, X: Features) -> Floats | Levels:
         """Return what is released of every row: float32 (n, width), or int64 levels 0, 1, ... of the same shape."""
-        return np.concatenate([self._release(block) for block in finite_blocks(X, self.dimension)])
+        first, *others = (self._release(block) for block in finite_blocks(X, self.dimension))
+        return np.concatenate([first, *others]) if others else first
 
     def symbols(self, X: Features) -> Levels:
         """Return the release of every row as one number in [0, alphabet): all that anyone can ever learn from it."""

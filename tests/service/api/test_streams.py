@@ -6,7 +6,7 @@ import json
 import pytest
 
 from blindsight.errors import InputError, PrivacyError
-from blindsight.service.streams import MOST_STREAMS
+from blindsight.service.releases import MOST_STREAMS
 
 FAST = 0.01
 
