@@ -229,6 +229,7 @@ class Loopback:
             self._port = self._free_port()
         check_port(self._port)
         check_writable(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
         if self._own_certificates and not self.certificates.folder.exists():
             make_certificates(self.certificates.folder)
