@@ -438,6 +438,22 @@ def test_features_of_live_grants_are_opened_before_anybody_asks_and_gone_with_th
     assert gateway.frames.open_up() == 0
 
 
+def test_a_frame_that_arrives_while_its_epoch_ends_is_not_kept_in_memory(opened, monkeypatch):
+    gateway = opened()
+    cast = Cast(gateway)
+    number = granted(gateway, cast, GENDER, frames=2)
+    prepare = gateway.frames.prepare
+
+    def interrupted(rows):
+        monkeypatch.setattr(gateway.frames, "prepare", prepare)
+        gateway.revoke(cast.ann, number, "enough")
+        return prepare(rows)
+
+    monkeypatch.setattr(gateway.frames, "prepare", interrupted)
+    gateway.add_frame(cast.ann, frames(1, seed=8)[0])
+    assert gateway.frames._recent == {}
+
+
 def test_features_that_are_opened_have_bounds(opened, monkeypatch):
     gateway = opened()
     cast = Cast(gateway)

@@ -5,7 +5,7 @@ finite, or of another run, network or participant is refused with one sentence (
 nothing; whoever sends its last upload once more is told again that it was added.
 
 *The folder of a server*: an upload that was acknowledged is there after any crash, once. The *journal*
-(`sums.storage.MessageJournal`) holds every upload as it came: it is appended to and synced before the upload is
+(`sums.messages.MessageJournal`) holds every upload as it came: it is appended to and synced before the upload is
 acknowledged, so receiving one costs a write of its own bytes. The *snapshot* holds the parameters, counters and version
 after some uploads; now and then a new one replaces it, and then the journal begins anew. Whatever moment the server is
 killed at, the folder holds a whole snapshot and a journal that begins at it or before:

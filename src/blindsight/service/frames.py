@@ -274,7 +274,8 @@ class FrameStore:
     def _remember(self, id: str, epoch: str | None, plain: Row) -> Row:
         features: Row = self.prepare(plain[None])[0]
         with self._mutex:
-            self._recent[id] = epoch, features
+            if epoch is None or self._keys.is_open(epoch):  # it may have ended since
+                self._recent[id] = epoch, features
             while len(self._recent) * features.nbytes > _REMEMBERED:
                 self._recent.popitem(last=False)
         return features
