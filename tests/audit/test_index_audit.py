@@ -31,7 +31,7 @@ from blindsight.search.releases import Releases
 from blindsight.search.symbols import KaryResponse
 
 DIGITS = Source("digits", count=600)
-WISHES = {
+BUILDS = {
     "local": BuildOptions("local", 2.0, 1e-6, 64, public_share=0.3),
     "central": BuildOptions("central", 1.0, 1e-6, 16, hold_out=120),
     "open": BuildOptions("open", None, 1e-6, 32, hold_out=20),
@@ -42,8 +42,8 @@ WISHES = {
 def indexes(tmp_path_factory):
     """A folder per mode; tests copy what they change."""
     folder = tmp_path_factory.mktemp("indexes")
-    for mode, wish in WISHES.items():
-        build_gallery(DIGITS, wish, folder / mode)
+    for mode, how in BUILDS.items():
+        build_gallery(DIGITS, how, folder / mode)
     return folder
 
 
@@ -131,7 +131,7 @@ def test_what_others_can_read_of_exact_codes_is_found_out(indexes, monkeypatch, 
         write = gallery_module.write_arrays
         monkeypatch.setattr(gallery_module, "write_arrays", lambda *given, private: write(*given))
     elif leak:
-        monkeypatch.setattr("blindsight.search.building._gallery_before", lambda wish, folder: None)
+        monkeypatch.setattr("blindsight.search.building._gallery_before", lambda how, folder: None)
     (check,) = (one for one in plan_index(indexes / mode, random_state=0).checks if one.name == "public bytes")
     (finding,) = check.run(0.25).findings
     assert finding.verdict == ("refuted" if leak else "not refuted")

@@ -377,11 +377,11 @@ def _views() -> dict[str, Finding]:
 def _index(mode: str) -> tuple[Any, Path]:
     """Return an index of a few digits, in a folder that goes when the process does."""
     folder = TemporaryDirectory(prefix="blindsight-audit-")
-    wish = {
+    how = {
         "local": BuildOptions("local", 2.0, 1e-6, 64, public_share=0.3),
         "open": BuildOptions("open", None, 1e-6, 32, hold_out=20),
     }
-    build_gallery(Source("digits", count=300), wish[mode], Path(folder.name) / "index")
+    build_gallery(Source("digits", count=300), how[mode], Path(folder.name) / "index")
     return folder, Path(folder.name) / "index"
 
 

@@ -153,7 +153,7 @@ class IndexAudit:
         return np.searchsorted(numbers, mine[known]), self.features("indexed")[known]
 
     @property
-    def wish(self) -> BuildOptions:
+    def build_options(self) -> BuildOptions:
         """How the index was asked for."""
         said = self.gallery.settings
         return BuildOptions(
@@ -196,7 +196,9 @@ class IndexAudit:
             copy = Path(scratch) / "index"
             copytree(self.folder, copy)
             first, second = (
-                build_gallery(self.origin.source, self.wish, copy, cache=cache_folder(), progress=self.progress)
+                build_gallery(
+                    self.origin.source, self.build_options, copy, cache=cache_folder(), progress=self.progress
+                )
                 for _ in range(2)
             )
         return Evidence((_permanence_finding(first, second),))
@@ -209,12 +211,12 @@ class IndexAudit:
         some = self.dataset.images[self.origin.rows(self.dataset, "indexed")[1][:_NEIGHBOURHOOD]]
         if len(some) < 2:
             raise InputError(f"fewer than 2 pictures of the index are in {self.dataset.name}. Build it again.")
-        wish = self.wish
+        how = self.build_options
         if gallery.mode != "central":
-            wish = replace(wish, bits=min(wish.bits, _NEIGHBOURHOOD // 2))  # ITQ has a direction for each
+            how = replace(how, bits=min(how.bits, _NEIGHBOURHOOD // 2))  # ITQ has a direction for each
         codebook = gallery.hasher if isinstance(gallery.hasher, LocalHasher) else None
         seeds = 1 if gallery.mode == "central" else min(3, max(1, round(3 * effort)))  # its noise takes long to draw
-        pairs = list(neighbouring_bytes(some, wish, codebook, seeds=seeds))
+        pairs = list(neighbouring_bytes(some, how, codebook, seeds=seeds))
         return Evidence((public_bytes_finding(pairs, STATEMENT, gallery.mode),))
 
     def linkage(self, effort: float) -> Evidence:
@@ -426,7 +428,7 @@ Seen = dict[str, tuple[int, int, bytes]]
 
 
 def neighbouring_bytes(
-    images: NDArray[np.uint8], wish: BuildOptions, codebook: LocalHasher | None = None, *, seeds: int
+    images: NDArray[np.uint8], how: BuildOptions, codebook: LocalHasher | None = None, *, seeds: int
 ) -> Iterator[bool]:
     """Build folders of these pictures that differ in the first; yield whether their public bytes agree, twice a pair.
 
@@ -440,7 +442,7 @@ def neighbouring_bytes(
     with TemporaryDirectory(prefix="blindsight-audit-") as scratch:
         for seed in range(seeds):
             built = [
-                _histories(Path(scratch) / f"{seed}-{number}", images, history, wish, codebook, seed)
+                _histories(Path(scratch) / f"{seed}-{number}", images, history, how, codebook, seed)
                 for number, history in enumerate(histories)
             ]
             yield from (one == other for versions in built[1:] for one, other in zip(built[0], versions, strict=True))
@@ -450,7 +452,7 @@ def _histories(
     folder: Path,
     images: NDArray[np.uint8],
     history: tuple[NDArray[np.uint8], ...],
-    wish: BuildOptions,
+    how: BuildOptions,
     codebook: LocalHasher | None,
     seed: int,
 ) -> list[Seen]:
@@ -464,7 +466,7 @@ def _histories(
     for image in history:
         Image.fromarray(image).save(pictures / "000.png")
         source, kept = Source("folder", str(pictures)), folder.parent / "cache"  # features are the same for every seed
-        build_gallery(source, wish, index, public=codebook, cache=kept, secret=coins)
+        build_gallery(source, how, index, public=codebook, cache=kept, secret=coins)
         seen = folder / f"seen {len(versions)}"
         copytree(index, seen, ignore=ignore_patterns(PRIVATE))
         if codebook is not None:
