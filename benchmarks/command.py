@@ -75,7 +75,8 @@ def _run(name: str, settings: Settings, options: argparse.Namespace, keep: Calla
     runs = options.runs if options.runs is not None else 1 if settings.quick else benchmark.runs
     if runs < 1 or options.seed < 0:
         raise InputError(f"--runs must be >= 1 and --seed >= 0; got {runs} and {options.seed}.")
-    seeds = range(options.seed, options.seed + runs)
+    own = options.runs is None and not options.seed and not settings.quick
+    seeds = None if own else range(options.seed, options.seed + runs)
     folder = options.output / "results"
     results = run(benchmark, settings, folder, seeds=seeds, only=options.only, keep=keep, say=_say)
     _say(f"table: {write_table(benchmark, settings, options.output)}")

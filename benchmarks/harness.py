@@ -61,6 +61,7 @@ class Task:
     description: str
     pose: Callable[[int], Problem]
     methods: tuple[str, ...] | None = None  # names of those that are asked; None: all
+    runs: int | None = None  # seeds; None: as many as the benchmark says
 
     def asks(self, method: "Method") -> bool:
         """Tell whether the method is given this task."""
@@ -123,17 +124,23 @@ def run(
     settings: Settings,
     folder: Path,
     *,
-    seeds: Iterable[int],
+    seeds: Sequence[int] | None = None,
     only: str | None = None,
     keep: Callable[[Result], bool] = lambda result: True,
     say: Say = lambda line: None,
 ) -> list[Result]:
-    """Measure what is not in `folder` yet or not worth to `keep`; write each result at once, return all asked for."""
+    """Measure what is not in `folder` yet or not worth to `keep`; write each result at once, return all asked for.
+
+    Without `seeds` each task is posed as often as it, or the benchmark, says.
+    """
     methods = choose(benchmark.methods, only)
     session = secrets.token_hex(8)
     results = []
-    for seed in seeds:
-        for task in benchmark.tasks(settings):
+    tasks = [
+        (task, range(task.runs or benchmark.runs) if seeds is None else seeds) for task in benchmark.tasks(settings)
+    ]
+    for seed in sorted({seed for _, own in tasks for seed in own}):
+        for task in (task for task, own in tasks if seed in own):
             problem = None
             for method in filter(task.asks, methods):
                 wanted = _blank(benchmark, settings, task, method, seed)

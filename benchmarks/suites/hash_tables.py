@@ -378,5 +378,5 @@ BENCHMARK = Benchmark(
         "Shallow learners have five runs; the deep ones and PITQ, which take most of the time, have two, as has the "
         "comparison with faiss.",
     ),
-    runs=5,
+    runs=2,
 )

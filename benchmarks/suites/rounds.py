@@ -80,7 +80,8 @@ class Case:
         unit = "weights" if self.block == 1 else f"blocks of {self.block}"
         changed = f"{where} {100 - setting.sparsity:g}% of the {unit}" if setting.sparsity else "all of them"
         said = f"{setting.users} users, {self.weights:,} weights{of}; they change {changed}."
-        return Task(self.dataset, said, self.pose, self.methods)
+        runs = 2 if setting.weights == WEIGHTS and setting.sparsity in (0, 90) else 1
+        return Task(self.dataset, said, self.pose, self.methods, runs)
 
     def round(self, seed: int) -> Round:
         """Return what the methods are given."""

@@ -392,3 +392,13 @@ def test_the_cost_is_that_of_the_block_alone(tmp_path, monkeypatch):
     assert cost.wall_seconds > 0  # known even if the block fails
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert commit(tmp_path) is None  # code outside git
+
+
+def test_a_task_is_posed_as_often_as_it_says_and_else_as_the_benchmark_says(tmp_path: Path) -> None:
+    def tasks(settings: Settings) -> list[Task]:
+        (task,) = benchmark().tasks(settings)
+        return [replace(task, dataset="once", runs=1), replace(task, dataset="often")]
+
+    toy = replace(benchmark(), tasks=tasks, runs=2)
+    assert [(r.dataset, r.seed) for r in run(toy, Settings(), tmp_path)] == [("once", 0), ("often", 0), ("often", 1)]
+    assert {r.seed for r in run(toy, Settings(), tmp_path, seeds=[4, 5])} == {4, 5}
