@@ -59,7 +59,7 @@ def _faces(settings: Settings) -> Pair:
     from blindsight.data import Embedding, extract, load
     from blindsight.files import cache_folder
 
-    dataset = load("utkface", path=settings.file(FILES["utkface"]), limit=FACES, random_state=0)
+    dataset = load("utkface", path=settings.file(FILES["utkface"]), count=FACES, random_state=0)
     answers = np.stack([dataset.attribute(name) for name in UTKFACE_ATTRIBUTES], axis=1).astype(np.int64)
     return extract(dataset, Embedding(), cache=cache_folder()), answers
 
