@@ -71,7 +71,7 @@ lock: $(VENV)/.all  ## resolve and pin every dependency anew into constraints.tx
 reference: $(VENV)/.all  ## write docs/cli.md anew from the command line's own help
 	$(BIN)/python tools/cli_reference.py
 
-notebooks: $(VENV)/.all  ## write the notebooks in examples/ anew from docs/tutorials
+notebooks: $(VENV)/.all  ## write the notebooks in examples/ from docs/tutorials
 	$(BIN)/python tools/notebooks.py
 
 docs: $(VENV)/.all  ## the documentation and the reference of the Python interface as a site, without dead links
