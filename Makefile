@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 OUT ?= out
 REQUIREMENTS := pyproject.toml constraints.txt
-# Bytecode is written, or every process of every test would compile the library anew.
+# Bytecode is written, or every process of every test would compile the library again.
 unexport PYTHONDONTWRITEBYTECODE
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
@@ -22,7 +22,7 @@ demo: $(VENV)/.base  ## set up, run the whole story on bundled data, write out/r
 federated-demo: $(VENV)/.federated  ## five owners and a key generator learn over loopback: real processes, TLS, Flower
 	$(BIN)/python -m apps.federated.demo --out $(OUT)/federated
 
-test: $(VENV)/.all  ## set up with every extra; lint, types and import contract beside the fast tests
+test: $(VENV)/.all  ## set up with every extra; lint, types, import contract and the fast tests
 	@tools/browser.sh
 	@tools/test.sh $(BIN)/python
 
@@ -65,13 +65,13 @@ coverage: $(VENV)/.all  ## the fast tests with branch coverage
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --skip-covered
 
-lock: $(VENV)/.all  ## resolve and pin every dependency anew into constraints.txt
+lock: $(VENV)/.all  ## resolve and pin every dependency in constraints.txt
 	$(BIN)/python tools/lock.py
 
-reference: $(VENV)/.all  ## write docs/cli.md anew from the command line's own help
+reference: $(VENV)/.all  ## write docs/cli.md from the command line's own help
 	$(BIN)/python tools/cli_reference.py
 
-notebooks: $(VENV)/.all  ## write the notebooks in examples/ anew from docs/tutorials
+notebooks: $(VENV)/.all  ## write the notebooks in examples/ from docs/tutorials
 	$(BIN)/python tools/notebooks.py
 
 docs: $(VENV)/.all  ## the documentation and the reference of the Python interface as a site, without dead links
