@@ -1,16 +1,12 @@
 """Engines that search binary codes, each in a process of its own, and ways to ask them without being heard."""
 
 import math
-import multiprocessing
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -19,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from usearch.index import Index
 
-from benchmarks.methods.own_postgres import OwnPostgres, own_postgres
+from benchmarks.methods.own_postgres import own_postgres
+from benchmarks.methods.processes import Clock, Processes, alone
 from blindsight.search import postgres
 from blindsight.search.codes import blocks, unpack
 from blindsight.search.encrypted_query import EncryptedQuery, EncryptedScan, most_of
@@ -57,24 +54,17 @@ class EngineAnswer(TypedDict):
     memory: NotRequired[int]
 
 
-@dataclass
-class Meter:
-    """CPU seconds of this process by step, and how much it has grown since it was made."""
+class Meter(Clock):
+    """CPU seconds of this process by step, and how much it has grown since the meter was made."""
 
-    seconds: dict[str, float] = field(default_factory=dict)
-    before: int = field(default_factory=lambda: _resident())
-
-    @contextmanager
-    def __call__(self, step: str) -> Iterator[None]:
-        """Count the block."""
-        begun = time.process_time()
-        yield
-        self.seconds[step] = time.process_time() - begun
+    def __init__(self) -> None:
+        super().__init__()
+        self._before = _resident()
 
     @property
     def growth(self) -> int:
         """By how many bytes the process is larger now."""
-        return max(0, _resident() - self.before)
+        return max(0, _resident() - self._before)
 
     def answer(self, positions: NDArray[np.int64], memory: int, save: Callable[[Path], object]) -> EngineAnswer:
         """Return the answer of an engine that took the steps "build" and "search" and can save itself to a file."""
@@ -85,23 +75,14 @@ class Meter:
         return {"positions": positions, "build": build, "search": search, "memory": memory, "disk": disk}
 
 
-def alone(engine: Callable[..., EngineAnswer], given: Questions, **arguments: object) -> EngineAnswer:
-    """Run an engine in a process of its own."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(engine, given, **arguments).result()
-
-
 def _resident() -> int:
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+@alone
 def faiss_codes(given: Questions, *, seed: int, probes: int | None = None) -> EngineAnswer:
     """Measure the flat index, or the inverted file if there are probes."""
-    return alone(_faiss_codes, given, probes=probes)
-
-
-def _faiss_codes(given: Questions, probes: int | None) -> EngineAnswer:
     faiss.omp_set_num_threads(1)
     meter = Meter()
     with meter("build"):
@@ -123,12 +104,9 @@ def _inverted_file(given: Questions, probes: int) -> Any:
     return index
 
 
+@alone
 def hamming_index(given: Questions, *, seed: int, kind: Kind) -> EngineAnswer:
     """Measure the index; the seed has no say."""
-    return alone(_hamming_index, given, kind=kind)
-
-
-def _hamming_index(given: Questions, kind: Kind) -> EngineAnswer:
     ids = np.arange(len(given.codes))
     meter = Meter()
     index = HammingIndex(given.bits, kind=kind, threads=1)
@@ -141,12 +119,9 @@ def _hamming_index(given: Questions, kind: Kind) -> EngineAnswer:
     return meter.answer(hits.ids, memory, index.save)
 
 
+@alone
 def usearch_codes(given: Questions, *, seed: int) -> EngineAnswer:
     """Measure a graph with the library's own parameters."""
-    return alone(_usearch_codes, given)
-
-
-def _usearch_codes(given: Questions) -> EngineAnswer:
     meter = Meter()
     index = Index(ndim=given.bits, metric="hamming", dtype="b1")
     with meter("build"):
@@ -165,34 +140,22 @@ def pgvector_codes(given: Questions, *, seed: int, kind: postgres.Kind) -> Engin
         own_postgres() as server,
         postgres.PostgresIndex(server.dsn, "codes", given.bits, kind=kind, connections=1) as index,
     ):
-        begun = _cpu(server)
+
+        def cpu() -> float:
+            return Processes.now().cpu(server.pid) + time.process_time()
+
+        begun = cpu()
         index.add(ids, given.codes)
         index.build()
-        built = _cpu(server)
+        built = cpu()
         hits = index.search(given.queries, given.k)
-        searched = _cpu(server)
+        searched = cpu()
         import psycopg
 
         with psycopg.connect(server.dsn) as connection:
             row = connection.execute("SELECT pg_total_relation_size('blindsight.codes_1')").fetchone()
     assert row is not None
     return {"positions": hits.ids, "build": built - begun, "search": searched - built, "disk": row[0]}
-
-
-def _cpu(server: OwnPostgres) -> float:
-    """Return the CPU seconds of this process, of the server and of all its children, those that ended included."""
-    ticks = 0
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        except OSError:
-            continue  # it has just ended
-        own, parent = int(path.parent.name), int(fields[1])
-        if server.pid == own:
-            ticks += sum(map(int, fields[11:15]))
-        elif server.pid == parent:
-            ticks += sum(map(int, fields[11:13]))
-    return ticks / os.sysconf("SC_CLK_TCK") + time.process_time()
 
 
 def index_overhead(given: Questions, *, seed: int, turns: int) -> dict[str, float]:
@@ -219,21 +182,15 @@ def index_overhead(given: Questions, *, seed: int, turns: int) -> dict[str, floa
 
 
 def _ratio(ours: HammingIndex, raw: Any, given: Questions, turns: int, size: int = 1_000) -> float:
-    asked = [given.queries[span] for span in blocks(len(given.queries), size)]
-    calls = [partial(_ask, index, asked, given.k) for index in (ours, raw)]
-    times = [[_seconds(call) for call in calls] for _ in range(turns)]
-    return statistics.median(mine for mine, _ in times) / statistics.median(theirs for _, theirs in times)
-
-
-def _ask(index: Any, asked: Sequence[Codes], k: int) -> None:
-    for queries in asked:
-        index.search(queries, k)
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    begun = time.process_time()
-    call()
-    return time.process_time() - begun
+    times = []
+    for _ in range(turns):
+        clock = Clock()
+        for name, index in (("ours", ours), ("raw", raw)):
+            with clock(name):
+                for span in blocks(len(given.queries), size):
+                    index.search(given.queries[span], given.k)
+        times.append(clock.seconds)
+    return statistics.median(time["ours"] for time in times) / statistics.median(time["raw"] for time in times)
 
 
 @dataclass(frozen=True)
@@ -244,76 +201,52 @@ class Album:
     dimensions: int
 
 
+@alone
 def encrypted(given: Questions, *, seed: int, number_bits: int = 0) -> Any:
     """Ask every query under encryption: of codes, or of numbers, 2 and -2 in place of bits, which rank the same."""
-    return alone(_encrypted, given, number_bits=number_bits)
-
-
-def plain(given: Questions, *, seed: int) -> Any:
-    """Ask faiss in the clear."""
-    return alone(_plain, given)
-
-
-def pull(given: Album, *, seed: int, epsilon: float) -> Any:
-    """Take an index of random releases home and rank there."""
-    return alone(_pull, given, seed=seed, epsilon=epsilon)  # type: ignore[arg-type]
-
-
-def _encrypted(given: Questions, *, number_bits: int) -> Any:
     meter, most = Meter(), most_of(number_bits) if number_bits else 0
     records, asked = (
         np.where(unpack(codes, given.bits), 2, -2) if most else codes for codes in (given.codes, given.queries)
     )
     with meter("build"):
         scan = EncryptedScan(records, given.bits, most=most)
-    memory = meter.growth
-    positions, sent, answered = [], [], []
-    seconds = dict.fromkeys(("encrypt", "answer", "decrypt"), 0.0)
+    memory, positions, sent, answered = meter.growth, [], [], []
     for one in asked:
-        begun = time.process_time()
-        query = EncryptedQuery.of_embedding(one, most) if most else EncryptedQuery.of_code(one, given.bits)
-        made = time.process_time()
-        answer = scan.answer(scan.read(query.message))
-        done = time.process_time()
-        distances = -query.products(answer) if most else query.distances(answer)
-        positions.append(np.argsort(distances, kind="stable")[: given.k])
-        for step, spent in (
-            ("encrypt", made - begun),
-            ("answer", done - made),
-            ("decrypt", time.process_time() - done),
-        ):
-            seconds[step] += spent / len(given.queries)
+        with meter("encrypt"):
+            query = EncryptedQuery.of_embedding(one, most) if most else EncryptedQuery.of_code(one, given.bits)
+        with meter("answer"):
+            answer = scan.answer(scan.read(query.message))
+        with meter("decrypt"):
+            distances = -query.products(answer) if most else query.distances(answer)
+            positions.append(np.argsort(distances, kind="stable")[: given.k])
         sent.append(len(query.message))
         answered.append(len(answer))
-    return {
-        "positions": np.array(positions, dtype=np.int64),
-        "build": meter.seconds["build"],
-        "memory": memory,
-        "up": max(sent),
-        "down": max(answered),
-    } | seconds
+    return _asked(given, meter, positions, memory, max(sent), max(answered))
 
 
-def _plain(given: Questions) -> Any:
+@alone
+def plain(given: Questions, *, seed: int) -> Any:
+    """Ask faiss in the clear."""
     faiss.omp_set_num_threads(1)
     meter = Meter()
     with meter("build"):
         index = faiss.IndexBinaryFlat(given.bits)
         index.add(given.codes)
     memory = meter.growth
-    with meter("search"):
+    with meter("answer"):
         positions = [index.search(code[None], given.k)[1][0] for code in given.queries]
-    return {
-        "positions": np.array(positions, dtype=np.int64),
-        "build": meter.seconds["build"],
-        "memory": memory,
-        "up": given.bits // 8,
-        "down": 12 * given.k,  # ids and distances
-        "answer": meter.seconds["search"] / len(given.queries),
-    }
+    return _asked(given, meter, positions, memory, given.bits // 8, 12 * given.k)  # ids and distances
 
 
-def _pull(given: Album, seed: int, epsilon: float) -> Any:
+def _asked(given: Questions, meter: Meter, positions: list[Any], memory: int, up: int, down: int) -> Any:
+    """Return what was found, what it weighs, and seconds: once to build, all others by query."""
+    seconds = {s: spent / (1 if s == "build" else len(given.queries)) for s, spent in meter.seconds.items()}
+    return {"positions": np.array(positions, dtype=np.int64), "memory": memory, "up": up, "down": down} | seconds
+
+
+@alone
+def pull(given: Album, *, seed: int, epsilon: float) -> Any:
+    """Take an index of random releases home and rank there."""
     rng = np.random.default_rng(seed)
     public = rng.standard_normal((2000, given.dimensions)).astype(np.float32)
     hasher = LocalHasher(epsilon).fit(public)

@@ -5,7 +5,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from apps.federated.deployment.federation import LocalFederation, Pair
 from apps.federated.deployment.loopback import ConfigValue, Loopback
+from benchmarks.methods.processes import Processes
 from benchmarks.methods.scale import Scheme, Setting, calibrate
 from blindsight.errors import ServiceError
 from blindsight.learn.model import LinearModel
 from blindsight.sums.terms import AGGREGATOR
 
-_TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 _PERIOD = 0.5  # seconds
 
 
@@ -36,44 +36,13 @@ class Sample:
 
 def sample() -> Sample:
     """Look around once; what ended is counted with its parent. Memory that processes share counts for each of them."""
-    children, ticks, pages = _processes()
-    found, ended = _below(os.getpid(), children), os.times()
-    ours = sum(ticks[pid] for pid in found) / _TICKS + ended.children_user + ended.children_system
+    seen, ended = Processes.now(), os.times()
+    found = seen.below(os.getpid())
+    ours = sum(seen.seconds[pid] for pid in found) + ended.children_user + ended.children_system
     busy = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
     idle, guests = int(busy[3]) + int(busy[4]), sum(map(int, busy[8:10]))  # guests count as user time already
-    return Sample(ours, (sum(map(int, busy)) - idle - guests) / _TICKS, sum(pages[pid] for pid in found) * _PAGE)
-
-
-def cpu_seconds(processes: Mapping[str, int]) -> dict[str, float]:
-    """Return the CPU seconds so far of each of these processes by name, with all that descends from it."""
-    children, ticks, _ = _processes()
-    return {
-        name: sum(ticks.get(each, 0) for each in [pid, *_below(pid, children)]) / _TICKS
-        for name, pid in processes.items()
-    }
-
-
-def _below(pid: int, children: Mapping[int, list[int]]) -> list[int]:
-    found = list(children.get(pid, ()))
-    for each in found:
-        found.extend(children.get(each, ()))
-    return found
-
-
-def _processes() -> tuple[dict[int, list[int]], dict[int, int], dict[int, int]]:
-    """Return by process: its children, its ticks with those of children that ended, and its pages."""
-    children: dict[int, list[int]] = {}
-    ticks, pages = {}, {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            except (FileNotFoundError, ProcessLookupError):  # it has just ended
-                continue
-            pid = int(folder.name)
-            children.setdefault(int(fields[1]), []).append(pid)
-            ticks[pid], pages[pid] = sum(map(int, fields[11:15])), int(fields[21])
-    return children, ticks, pages
+    everything = (sum(map(int, busy)) - idle - guests) / os.sysconf("SC_CLK_TCK")
+    return Sample(ours, everything, sum(seen.bytes[pid] for pid in found))
 
 
 class Watch:
@@ -151,12 +120,13 @@ def latency(given: Rounds, *, seed: int, kind: str, launcher: str) -> LatencyAns
         }
         nodes += [federation.generator_node()] if encrypted else []
         with Loopback(app, nodes, folder / "flower", warm=launcher == "warm") as network:
-            parties, before, begun = cpu_seconds(network.processes), sample(), time.monotonic()
+            parties, before, begun = Processes.now(), sample(), time.monotonic()
             number = network.run(settings)
             if (status := network.wait(number, given.most_seconds)) != "finished:completed":
                 raise ServiceError(f"the run ended as {status}: {network.log(number)[-2000:]}")
             submitted, after = time.monotonic() - begun, sample()
-            cpu = {name: seconds - parties[name] for name, seconds in cpu_seconds(network.processes).items()}
+            ended = Processes.now()
+            cpu = {name: ended.cpu(pid) - parties.cpu(pid) for name, pid in network.processes.items()}
         ends = json.loads((folder / "ends.json").read_text())
     others = (after.all - before.all - (after.ours - before.ours)) / submitted
     means, ended = [mean for _, mean in ends], [end for end, _ in ends]

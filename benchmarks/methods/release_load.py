@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from benchmarks.methods.own_postgres import OwnPostgres, own_postgres
+from benchmarks.methods.processes import Processes
 from benchmarks.methods.release_service import FRAMES
 from blindsight.errors import MissingExtraError, ServiceError
 
@@ -258,9 +259,10 @@ class _Wrk:
         warm = self.ask(path, bodies, 1)
         sent = int(warm["requests"]) + self.connections  # these were under way
         left = (len(bodies) - sent) * _USED / max(1, warm["requests"])
-        cpu, before = _cpu_seconds(self.watched), os.times()
+        begun, before = Processes.now(), os.times()
         told = self.ask(path, bodies[sent:], max(1, min(self.seconds, int(left))))
-        used, after = _cpu_seconds(self.watched) - cpu, os.times()
+        ended, after = Processes.now(), os.times()
+        used = sum(ended.cpu(pid) - begun.cpu(pid) for pid in self.watched)
         if told["requests"] + self.connections > len(bodies) - sent:
             raise ServiceError(f"{len(bodies)} requests at {path} are too few for {told['seconds']:.0f} s. Pose more.")
         generator = after.children_user + after.children_system - before.children_user - before.children_system
@@ -282,7 +284,7 @@ class _Wrk:
 
     def memory(self) -> float:
         """Return what the service has in memory now, in MB."""
-        return sum(_pages(pid) for pid in _family(self.watched[0])) * os.sysconf("SC_PAGE_SIZE") / 1e6
+        return Processes.now().memory(self.watched[0]) / 1e6
 
     def ask(self, path: str, bodies: Sequence[str], seconds: int) -> dict[str, float]:
         program = shutil.which("wrk")
@@ -295,26 +297,3 @@ class _Wrk:
         done = subprocess.run([program, *words, self.address], stdout=subprocess.PIPE, text=True, check=True)
         told: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
         return told
-
-
-def _family(pid: int) -> list[int]:
-    """Return a process and all that descend from it."""
-    found = [pid]
-    for one in found:
-        for task in Path(f"/proc/{one}/task").glob("*/children"):
-            found += map(int, task.read_text().split())
-    return found
-
-
-def _stat(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-
-
-def _pages(pid: int) -> int:
-    return int(_stat(pid)[21])
-
-
-def _cpu_seconds(pids: Sequence[int]) -> float:
-    """Return the CPU time so far of processes, all that descend from them, and their children that ended."""
-    ticks = sum(sum(map(int, _stat(one)[11:15])) for pid in pids for one in _family(pid))
-    return ticks / os.sysconf("SC_CLK_TCK")

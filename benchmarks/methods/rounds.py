@@ -1,11 +1,5 @@
 """One round of encrypted sums: our schemes, python-paillier, TenSEAL. Updates in, their sum and what it took out."""
 
-import multiprocessing
-import time
-from collections import defaultdict
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -18,6 +12,7 @@ from numpy.typing import NDArray
 from phe import paillier
 
 from benchmarks.machine import measured
+from benchmarks.methods.processes import Clock, alone
 from blindsight.crypto.paillier import Keys, PublicKey, generate_keys, randomiser
 from blindsight.learn.comparison import compare
 from blindsight.sums import Session, Terms, open_session
@@ -98,23 +93,6 @@ class RoundAnswer(TypedDict):
     peak_bytes: int
 
 
-class Clock:
-    """CPU time of this process by step."""
-
-    def __init__(self) -> None:
-        """Begin at zero."""
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-
-    @contextmanager
-    def __call__(self, step: str) -> Iterator[None]:
-        """Count the block."""
-        begun = time.process_time()
-        try:
-            yield
-        finally:
-            self.seconds[step] += time.process_time() - begun
-
-
 def dense(given: Round, *, seed: int, scheme: str, rounds: int) -> RoundAnswer:
     """Play so many rounds with the same updates and take the mean cost; the seed has no say in keys and masks."""
     session = open_session(scheme, members=given.users, dimension=given.weights, fraction_bits=FRACTION_BITS)
@@ -192,13 +170,9 @@ def _make_table(key: PublicKey, ciphertexts: int) -> None:
     masks.mask([mpz(0)], masks.draw(1), window=masks.plan(ciphertexts))
 
 
+@alone
 def crowd(given: Round, *, seed: int) -> RoundAnswer:
     """Play a round and report the peak memory of its process."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_crowd, given, seed).result()
-
-
-def _crowd(given: Round, seed: int) -> RoundAnswer:
     with measured() as cost:
         answer = sparse(given, seed=seed, blocks=True)
     answer["peak_bytes"] = cost.peak_memory_bytes

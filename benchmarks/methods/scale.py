@@ -28,10 +28,8 @@ finds out when it next looks, every `poll` seconds. On one machine all parties s
 """
 
 import math
-import multiprocessing
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict, get_args
 
@@ -40,6 +38,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from benchmarks.machine import measured
+from benchmarks.methods.processes import alone
 from benchmarks.methods.rounds import FRACTION_BITS, Round
 from blindsight.crypto import bfv, paillier
 from blindsight.crypto.encoding import SlotPacking
@@ -512,13 +511,9 @@ class ScaleAnswer(TypedDict):
     peak_bytes: int
 
 
+@alone
 def played(given: Round, *, seed: int, scheme: Scheme) -> ScaleAnswer:
     """Play the round in a child; the seed has no say in keys, permutations and masks."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_played, given, scheme).result()
-
-
-def _played(given: Round, scheme: Scheme) -> ScaleAnswer:
     with measured() as memory:
         played = _play_round(given, scheme)
     owners, figures = played.cost.members, measure(played)[1]

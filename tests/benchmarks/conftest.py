@@ -19,10 +19,6 @@ def tables(benchmark, results):
 @pytest.fixture
 def in_process(monkeypatch):
     """Methods that measure in a process of their own do so in this one, which saves starting Python."""
-    from benchmarks.methods import engines, scale
+    from benchmarks.methods import processes
 
-    def thread(workers, mp_context):
-        return ThreadPoolExecutor(workers)
-
-    for module in (engines, scale):
-        monkeypatch.setattr(module, "ProcessPoolExecutor", thread)
+    monkeypatch.setattr(processes, "ProcessPoolExecutor", lambda workers, mp_context: ThreadPoolExecutor(workers))

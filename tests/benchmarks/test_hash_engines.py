@@ -102,7 +102,7 @@ def test_asking_is_scored_by_what_was_found():
     pytest.importorskip("tenseal")
     scan, pull = suite.asking_tasks(Settings(quick=True))
     problem = scan.pose(0)
-    answer = engines._encrypted(problem.given, number_bits=0)
+    answer = engines.encrypted.__wrapped__(problem.given, seed=0)
     assert problem.score(answer)["up"] == answer["up"] > 4e6
     with pytest.raises(InputError, match="nearest"):
         problem.score(answer | {"positions": answer["positions"][:, ::-1] * 0 + np.arange(suite.K)})

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.methods import loopback
+from benchmarks.methods.processes import Processes
 from benchmarks.methods.scale import Setting
 from benchmarks.results import Result
 from benchmarks.suites.scale import LOOPBACK, Deployed, dense, deployments, in_one_process, score_deployed
@@ -67,15 +68,17 @@ def test_processes_below_this_one_are_counted_while_they_run_and_after():
     ) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        during, alone = loopback.sample(), loopback.cpu_seconds({"child": child.pid, "nobody": -1})
+        during, seen = loopback.sample(), Processes.now()
         child.communicate("\n")
     after = loopback.sample()
     assert during.bytes - before.bytes > 40_000_000
     # Two clock ticks of rounding, of the child and of its parent's sum.
     assert min(during.ours, after.ours) - before.ours >= 0.3 - 2 / os.sysconf("SC_CLK_TCK")
     assert during.all - before.all >= 0.2
-    assert alone["child"] >= 0.3 - 1 / os.sysconf("SC_CLK_TCK")
-    assert alone["nobody"] == 0
+    assert seen.cpu(child.pid) >= 0.3 - 1 / os.sysconf("SC_CLK_TCK")
+    assert seen.cpu(os.getpid()) >= seen.cpu(child.pid)
+    assert seen.memory(child.pid) > 40_000_000
+    assert seen.cpu(-1) == 0
 
 
 def test_a_watch_marks_every_lap(monkeypatch):
