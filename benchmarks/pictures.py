@@ -1,9 +1,9 @@
 """Collections that benchmarks measure on: fetched, in a folder of one's own, drawn, or for a quick run numbers."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -146,6 +146,25 @@ def utkface_path(settings: Settings) -> Path | None:
     if settings.file(UTKFACE_FILE) is None:
         _tell_once(f"{_lack(settings, 'utkface')}: its part is not measured.")
     return settings.file(UTKFACE_FILE)
+
+
+def people(
+    settings: Settings, faces: int, photographs: int, *, few: bool = False
+) -> dict[str, tuple[str, Callable[[int], People]]]:
+    """Return the collections that are here, described and drawn by a seed; with `few`, without looking at the other
+    photographs, which takes a part of the time.
+    """
+    if settings.quick:
+        return {"faces": ("drawn numbers in place of pictures", drawn_numbers)}
+    said = (
+        f"{faces:,} drawn faces of 64x64 pixels, one of each person; at most {COMPONENTS} principal components of the "
+        "paper's six planes, learned from the developer's pictures"
+    )
+    found = {"faces": (said, partial(drawn_faces, faces))}
+    if path := utkface_path(settings):
+        said = f"{photographs:,} faces of UTKFace ({UTKFACE_FILE}) by EfficientNet-lite0 (1280), drawn by the seed"
+        found["utkface"] = (said, partial(few_of_utkface if few else utkface, path, photographs))
+    return found
 
 
 def divided(features: NDArray[np.float32], labels: dict[str, Labels], seed: int, *, scale: bool) -> People:

@@ -4,7 +4,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, cast
@@ -24,8 +24,12 @@ Figure = str | tuple[str, ...] | Callable[[Result], float]
 
 Ask = Mapping[str, Any]
 """What a cell shows. Which results: `dataset`, `method` (patterns of the shell's), `exactly` (all arguments), or any
-argument by its name. Which figure of them: `figure` times `scale`, or `values`, a function of them all. Or a `text`, by
-the name of the row."""
+argument by its name. Which figure of them: `figure` times `scale`, in whatever `form`, or `values`, a function of them
+all. Or a `text`, by the name of the row. In names "{about}" stands for what the row or the column is `about`."""
+
+
+Names = str | Collection[str]
+"""A pattern of the shell's, or several."""
 
 
 def cpu(result: Result) -> float:
@@ -38,14 +42,16 @@ class Found(tuple[Result, ...]):
 
     __slots__ = ()
 
-    def __call__(self, dataset: str = "*", method: str = "*", exactly: Ask | str | None = None, **some: Any) -> "Found":
+    def __call__(
+        self, dataset: Names = "*", method: Names = "*", exactly: Ask | str | None = None, **some: Any
+    ) -> "Found":
         """Keep the results of these datasets and methods that have some arguments, or exactly these."""
         text = exactly if exactly is None or isinstance(exactly, str) else argument_text(exactly)
         return Found(
             result
             for result in self
-            if fnmatchcase(result.dataset, dataset)
-            and fnmatchcase(result.method, method)
+            if _named(result.dataset, dataset)
+            and _named(result.method, method)
             and (text is None or text == argument_text(result.arguments))
             and some.items() <= result.arguments.items()
         )
@@ -66,6 +72,10 @@ class Found(tuple[Result, ...]):
                 cast(dict[str, float], found.setdefault((place, about), blank).score)[figure] = value
         return Found(found.values())
 
+    def adding(self, more: Callable[[Result], Mapping[str, float]]) -> "Found":
+        """Add figures that follow from a result to its scores."""
+        return Found(replace(r, score={**r.score, **more(r)}) for r in self)
+
     def runs(self, figure: Figure, scale: float = 1.0, *, timed: bool = False) -> dict[Any, float]:
         """Return a figure by seed; times are compared only within one call of the harness, so by seed and session.
 
@@ -80,6 +90,10 @@ class Found(tuple[Result, ...]):
     def of(self, figure: Figure, scale: float = 1.0) -> Values:
         """Return a figure of every result that has it."""
         return tuple(scale * value for r in self if (value := _figure(r, figure)) is not None)
+
+
+def _named(name: str, patterns: Names) -> bool:
+    return any(fnmatchcase(name, one) for one in ([patterns] if isinstance(patterns, str) else patterns))
 
 
 def _figure(result: Result, figure: Figure) -> float | None:
@@ -121,7 +135,9 @@ class Table:
     Rows are an `Ask` by name, or a list of cells that stands for itself; or names of what there is ("method dataset"),
     each combination a row. Columns are names with bars between them, the first that of the rows: "AUC = auc" is the
     figure `auc`, "MB = bytes * 1e-6" a multiple, `cpu_seconds` what every result has; `more` of them follow by name.
-    Without columns there is one figure, and the `paper`'s. With `each`, a kind of names, there is a table for each.
+    Names of rows may have bars, too. Without columns there is one figure, and the `paper`'s. With `each`, a kind of
+    names, there is a table for each. What is shown is `of` the results; rows may be left out where nothing was
+    `measured`.
     """
 
     title: str
@@ -133,8 +149,11 @@ class Table:
     common: Ask = field(default_factory=dict)
     paper: Mapping[str, float] = field(default_factory=dict)
     each: str = ""
+    of: Callable[[Found], Found] = Found
+    measured: bool = False
 
     def __call__(self, found: Found) -> Iterator[Grid]:
+        found = self.of(found)
         for (name,) in found.names(self.each) if self.each else [("",)]:
             yield self._grid(self.title.format(name), found(**{self.each: name}) if self.each else found)
 
@@ -151,6 +170,8 @@ class Table:
                 ]
                 for names, row in rows
             ]
+            if self.measured:
+                cells = [row for row, (names, _) in zip(cells, rows, strict=True) if {*row[len(names) :]} - {"-", ()}]
             return Grid(title, [str(column["said"]) for column in columns], cells, self.note, self.digits)
         ours = {
             names[0]: _cell(found, {**self.common, **row}, names[0]) for names, row in rows if isinstance(row, Mapping)
@@ -162,7 +183,7 @@ class Table:
 
     def _rows(self, found: Found) -> list[tuple[tuple[str, ...], Ask | list[Cell]]]:
         if not isinstance(self.rows, str):
-            return [((name,), row) for name, row in self.rows.items()]
+            return [(tuple(name.split(" | ")), row) for name, row in self.rows.items()]
         kinds = self.rows.split()
         return [(tuple(f"{n}" for n in names), dict(zip(kinds, names, strict=True))) for names in found.names(*kinds)]
 
@@ -192,11 +213,19 @@ def _columns(text: str) -> list[Ask]:
 def _cell(found: Found, ask: Ask, name: str) -> Cell:
     if "text" in ask:
         return str(ask["text"].get(name, "-"))
-    chosen = found(**{name: ask[name] for name in ask if name not in ("said", "figure", "scale", "values")})
-    if "values" in ask:
-        cell: Cell = ask["values"](chosen)
-        return cell
-    return chosen.of(ask["figure"], ask.get("scale", 1.0))
+    if "about" in ask:
+        ask = {k: v.format(about=ask["about"]) if isinstance(v, str) else v for k, v in ask.items()}
+    chosen = found(**{name: ask[name] for name in ask if name not in _SHOWN})
+    shown: Callable[[Any], Cell] = ask.get("values") or ask.get("form", tuple)
+    return shown(chosen if "values" in ask else chosen.of(ask["figure"], ask.get("scale", 1.0)))
+
+
+_SHOWN = ("said", "figure", "scale", "form", "values", "about")  # all else chooses results
+
+
+def listed(values: Values) -> str:
+    """Write whole numbers run by run; a number that all runs share once."""
+    return ", ".join(dict.fromkeys(f"{value:g}" for value in values)) or "-"
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,13 @@ class Round:
         rows[supports.choice(self.blocks, self.kept, replace=False)] = steps / (1 << self.fraction_bits)
         return rows.ravel()[: self.weights]
 
+    def total(self) -> NDArray[np.float64]:
+        """Return the sum of all updates; it is exact, for these are multiples of 2^-20."""
+        total = np.zeros(self.weights)
+        for user in self.users:
+            total += self.update(user)
+        return total
+
     def shards(self, weights: int) -> int:
         """Return how many times `capacity` a user sends who changed so many weights."""
         return max(1, -(-weights // self.capacity))

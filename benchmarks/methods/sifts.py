@@ -6,7 +6,7 @@ A maker sees no label of the people whom its sifts are judged by, unless the sif
 import heapq
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, Self
@@ -294,10 +294,9 @@ def fare(given: SiftingData, *, seed: int, symbols: str, inputs: str) -> Release
     grown from, among those whose leak there is within the target.
     """
     learn, check = np.arange(len(given.features)) % 4 > 0, np.arange(len(given.features)) % 4 == 0
-    answer: Released = {}
+    answer, seen = Released(), _fare_inputs(given, inputs, seed)
     for policy in given.policies:
-        names = (policy[0], *policy[1].split("+"))
-        rows, judged = _fare_inputs(_Given(given), names, inputs, seed)
+        rows, judged = seen((policy[0], *policy[1].split("+")))
         public, private = given.labels[policy[0]].astype(np.int64), classes_of(given.labels, policy[1])
         most = max(map(int, symbols.split()))
         trees = [grow(rows[learn], public[learn], private[learn], gamma, most) for gamma in GAMMAS]
@@ -314,36 +313,23 @@ def fare(given: SiftingData, *, seed: int, symbols: str, inputs: str) -> Release
     return answer
 
 
-@dataclass(frozen=True, eq=False)
-class _Given:
-    data: SiftingData
-
-    def __hash__(self) -> int:
-        return id(self.data)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Given) and other.data is self.data
-
-
-@cache
-def _probabilities(given: _Given, name: str, seed: int) -> tuple[Array, Array]:
-    found = fit_posteriors(
-        given.data.features, given.data.labels[name], names=[name], networks=False, random_state=seed
-    )
-    return found.held_out, found.predict(given.data.judged)
-
-
-@cache
-def _components(given: _Given) -> tuple[Array, Array]:
-    pca = PCA(min(COMPONENTS, given.data.features.shape[1]), random_state=0).fit(given.data.features)
-    return pca.transform(given.data.features), pca.transform(given.data.judged)
-
-
-def _fare_inputs(given: _Given, names: tuple[str, ...], inputs: str, seed: int) -> tuple[Array, Array]:
+def _fare_inputs(given: SiftingData, inputs: str, seed: int) -> Callable[[Sequence[str]], tuple[Array, Array]]:
+    """Return what a tree on some attributes sees of the learning and of the judged rows."""
     if inputs == "components":
-        return _components(given)
-    both = [_probabilities(given, name, seed) for name in names]
-    return np.hstack([own for own, _ in both]), np.hstack([judged for _, judged in both])
+        pca = PCA(min(COMPONENTS, given.features.shape[1]), random_state=0).fit(given.features)
+        seen = pca.transform(given.features), pca.transform(given.judged)
+        return lambda names: seen
+
+    @cache
+    def probabilities(name: str) -> tuple[Array, Array]:
+        found = fit_posteriors(given.features, given.labels[name], names=[name], networks=False, random_state=seed)
+        return found.held_out, found.predict(given.judged)
+
+    def joined(names: Sequence[str]) -> tuple[Array, Array]:
+        own, judged = zip(*map(probabilities, names), strict=True)
+        return np.hstack(own), np.hstack(judged)
+
+    return joined
 
 
 def fare_bound(symbols: NDArray[np.int64], private: NDArray[np.int64], confidence: float = 0.95) -> float:
@@ -547,38 +533,29 @@ def attack_plain(given: Halves, *, seed: int, attacker: str) -> NDArray[np.int8]
     return np.asarray(fitted.predict(given.test), dtype=np.int8)
 
 
-def predict_each(given: Halves, make: Callable[[], Any]) -> NDArray[np.int8]:
-    """Train a fresh classifier for every label on the pictures where it is known; return (test pictures, labels)."""
-    columns = []
-    for labels in given.labels.T:
-        known = labels >= 0
-        columns.append(make().fit(given.train[known], labels[known]).predict(given.test))
-    return np.stack(columns, axis=1)
+def _for_each_label(make: Callable[..., Any]) -> Callable[..., NDArray[np.int8]]:
+    """Return a method that trains a fresh classifier for every label, on the pictures where it is known."""
+
+    def predict(given: Halves, *, seed: int, **arguments: Any) -> NDArray[np.int8]:
+        columns = []
+        for labels in given.labels.T:
+            known = labels >= 0
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                fitted = make(seed, **arguments).fit(given.train[known], labels[known])
+            columns.append(fitted.predict(given.test))
+        return np.stack(columns, axis=1)
+
+    return predict
 
 
-def linear_svm(given: Halves, *, seed: int, C: float) -> NDArray[np.int8]:
-    return predict_each(given, lambda: SVC(kernel="linear", C=C, random_state=seed))
-
-
-def rbf_svm(given: Halves, *, seed: int, C: float) -> NDArray[np.int8]:
-    return predict_each(given, lambda: SVC(C=C, random_state=seed))
-
-
-def nearest_neighbours(given: Halves, *, seed: int, neighbours: int) -> NDArray[np.int8]:
-    return predict_each(given, lambda: KNeighborsClassifier(neighbours))
-
-
-def random_forest(given: Halves, *, seed: int, trees: int) -> NDArray[np.int8]:
-    return predict_each(given, lambda: RandomForestClassifier(trees, random_state=seed))
-
-
-def neural_network(given: Halves, *, seed: int, units: int, epochs: int) -> NDArray[np.int8]:
-    """One hidden layer of tanh units; training ends after so many epochs at the latest."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return predict_each(
-            given, lambda: MLPClassifier((units,), activation="tanh", max_iter=epochs, random_state=seed)
-        )
+linear_svm = _for_each_label(lambda seed, C: SVC(kernel="linear", C=C, random_state=seed))
+rbf_svm = _for_each_label(lambda seed, C: SVC(C=C, random_state=seed))
+nearest_neighbours = _for_each_label(lambda seed, neighbours: KNeighborsClassifier(neighbours))
+random_forest = _for_each_label(lambda seed, trees: RandomForestClassifier(trees, random_state=seed))
+neural_network = _for_each_label(
+    lambda seed, units, epochs: MLPClassifier((units,), activation="tanh", max_iter=epochs, random_state=seed)
+)
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ SPARSITIES = (0, 79.1, 90, 95.6)  # per cent
 OWNERS, CROWDS = 5, (10, 25, 50, 100)
 FEW = 10  # classes of the comparison with real ciphertexts
 NOISY = ("ra12", "ra12-clipped", "prr10", "prr10-clipped")
+_FACED = ("block-dphe", *NOISY)
 CLASSIFIERS = ("pooled", "dphe", "block-dphe", "topk", "schedule", *NOISY, "alone")
 SUPPORTS = ("everything", "schedule-half", "schedule-all", "schedule-none", "block-dphe-half", "block-dphe-withheld")
 SENT = ("everything-sent", "schedule-sent", "block-dphe-sent", "block-dphe-withheld-sent")
@@ -76,32 +77,9 @@ def score_classes(answers: Labels, frequency: Labels, scores: Scores) -> dict[st
     return {name: float(np.mean(values)) for name, values in found.items()}
 
 
-def _score_attributes(answers: Labels, scores: Scores) -> dict[str, float]:
-    values = [mean_label_accuracy(answers, model > 0) for model in _models(scores, answers.shape)]
-    return {"accuracy": float(np.mean(values))}
-
-
-def _score_detection(answers: Labels, scores: Scores) -> dict[str, float]:
-    values = [average_precision(answers[:, 0], model[:, 0]) for model in _models(scores, (len(answers), 1))]
-    return {"average_precision": float(np.mean(values))}
-
-
-def _score_clusters(answers: Labels, clusters: Labels) -> dict[str, float]:
-    return {"ami": adjusted_mutual_information(answers, clusters)}
-
-
-def _score_model(shape: tuple[int, int], weights: NDArray[np.float64]) -> dict[str, float]:
-    """Count the weights; whether two models are the same is told by the checksums that the harness keeps."""
-    if weights.shape != shape:
-        raise InputError(f"the model must have shape {shape}; got {weights.shape}.")
-    return {"weights": float(weights.size)}
-
-
-def _score_sent(megabytes: NDArray[np.float64]) -> dict[str, float]:
-    """Return what a member sent; nobody else counts it."""
-    if megabytes.shape != (1,):
-        raise InputError(f"one number is asked for; got shape {megabytes.shape}.")
-    return {"megabytes": float(megabytes[0])}
+def score_mean(name: str, judge: Callable[[Any], float], shape: tuple[int, ...], answer: Scores) -> dict[str, float]:
+    """Return a figure of an answer of this shape, or its mean over several models' answers."""
+    return {name: float(np.mean([judge(model) for model in _models(answer, shape)]))}
 
 
 def score_encryption(key: PrivateKey, values: tuple[int, ...], matrix: NDArray[np.uint8]) -> dict[str, float]:
@@ -132,7 +110,7 @@ def dphe_tasks(settings: Settings) -> list[Task]:
         objects, methods = partial(_objects, settings, name), (*CLASSIFIERS, *(SPARSER if name == LARGE else SUPPORTS))
         small = name == SMALL
         posed.append(Task(name, f"{said}{OWNERS} owners.", objects, methods, 5 if small else 1))
-        clusters = partial(_clusters, settings, name)
+        clusters = partial(_objects, settings, name, asked="clusters")
         said += f"{OWNERS} owners; no labels."
         posed.append(Task(f"{name}-clusters", said, clusters, tuple(CLUSTER_NAMES), 3 if small else 1))
     if SMALL in here:
@@ -143,19 +121,20 @@ def dphe_tasks(settings: Settings) -> list[Task]:
                 pose = partial(_objects, settings, SMALL, owners=owners, copies=count)
                 posed.append(Task(f"{SMALL}-{kind}-{owners}", said, pose, methods))
         said = f"as {SMALL}; one round, and the answer is what a member sent in it."
-        posed.append(Task(f"{SMALL}-sent", said, partial(_sent, settings), SENT))
+        posed.append(Task(f"{SMALL}-sent", said, partial(_objects, settings, SMALL, asked="sent"), SENT))
         said = f"{FEW} classes of {SMALL}; the answer is the model, encrypted or not."
-        posed.append(Task(f"{SMALL}-ten", said, partial(_model, settings), ("dphe-model", "block-dphe-model")))
+        model = partial(_objects, settings, SMALL, asked="model")
+        posed.append(Task(f"{SMALL}-ten", said, model, ("dphe-model", "block-dphe-model")))
     if "utkface" in here:
         said = f"{describe.format(SAID['utkface'])} 30% for the test, {OWNERS} owners"
         attributes = f"{said}, a tenth of the rest public; attributes {', '.join(UTKFACE_ATTRIBUTES)}."
         posed += [
-            Task("utkface", attributes, partial(_all_faces, settings), ("pooled", "dphe-75", "block-dphe", *NOISY)),
+            Task("utkface", attributes, partial(_people, settings, ""), ("pooled", "dphe-75", *_FACED)),
             Task(
                 "utkface-over-59",
                 f"{said}, 132 public pictures; detection.",
-                partial(_old_faces, settings),
-                ("pooled", "dphe-95", "block-dphe", *NOISY),
+                partial(_people, settings, "over_59"),
+                ("pooled", "dphe-95", *_FACED),
             ),
         ]
     sizes = {f"blocks-{s}": (blocks_sent(s), f"the blocks that are left at {s}% sparsity") for s in SPARSITIES}
@@ -176,28 +155,25 @@ def weights_sent(sparsity: float) -> int:
     return max(1, math.ceil(round((1 - sparsity / 100) * WEIGHTS) / SHARD)) * SHARD
 
 
-def _objects(settings: Settings, name: str, seed: int, *, owners: int = OWNERS, copies: int = 1) -> Problem:
-    """Pick 30 training and at most 50 test pictures of every class (section 3.2)."""
-    collection = pictures(settings, name)
-    given, answers = _shared_out(collection, seed, owners=owners, copies=copies)
-    return Problem(given, partial(score_classes, answers, np.bincount(collection[1])))
-
-
-def _model(settings: Settings, seed: int) -> Problem:
-    features, labels = pictures(settings, SMALL)
-    given, _ = _shared_out((features[labels < FEW], labels[labels < FEW]), seed)
-    return Problem(given, partial(_score_model, (FEW, features.shape[1] + 1)))
-
-
-def _sent(settings: Settings, seed: int) -> Problem:
-    return Problem(_shared_out(pictures(settings, SMALL), seed)[0], _score_sent)
-
-
-def _clusters(settings: Settings, name: str, seed: int) -> Problem:
-    shared, answers = _shared_out(pictures(settings, name), seed)
-    owners = tuple(X for X, _ in shared.owners)
-    given = Unlabelled(shared.public[0], owners, shared.test, len(np.unique(answers)))
-    return Problem(given, partial(_score_clusters, answers))
+def _objects(
+    settings: Settings, name: str, seed: int, *, owners: int = OWNERS, copies: int = 1, asked: str = "classes"
+) -> Problem:
+    """Pick 30 training and at most 50 test pictures of every class (section 3.2); ask for classes, clusters, the model
+    of a few classes, or how many megabytes were sent.
+    """
+    features, labels = pictures(settings, name)
+    some = labels < FEW if asked == "model" else slice(None)
+    given, answers = _shared_out((features[some], labels[some]), seed, owners=owners, copies=copies)
+    if asked == "clusters":
+        shares, clusters = tuple(X for X, _ in given.owners), len(np.unique(answers))
+        judge = partial(score_mean, "ami", partial(adjusted_mutual_information, answers), answers.shape)
+        return Problem(Unlabelled(given.public[0], shares, given.test, clusters), judge)
+    judges: dict[str, Callable[[Any], dict[str, float]]] = {
+        "classes": partial(score_classes, answers, np.bincount(labels)),
+        "model": partial(score_mean, "weights", np.size, (FEW, features.shape[1] + 1)),  # the harness keeps checksums
+        "sent": partial(score_mean, "megabytes", np.sum, (1,)),
+    }
+    return Problem(given, judges[asked])
 
 
 def _shared_out(collection: Pair, seed: int, *, owners: int = OWNERS, copies: int = 1) -> tuple[OwnersData, Labels]:
@@ -218,23 +194,23 @@ def _owners(collection: Pair, public: Labels, shares: list[Labels], test: Labels
     return OwnersData((X[public], y[public]), tuple((X[share], y[share]) for share in shares), X[test])
 
 
-def _all_faces(settings: Settings, seed: int) -> Problem:
-    features, attributes = _faces(settings)
-    return _faces_shared_out((features, attributes), int(0.07 * len(features)), _score_attributes, seed)
-
-
-def _old_faces(settings: Settings, seed: int) -> Problem:
-    features, attributes = _faces(settings)
-    rare = attributes[:, [UTKFACE_ATTRIBUTES.index("over_59")]]
-    return _faces_shared_out((features, rare), 132, _score_detection, seed)
-
-
-def _faces_shared_out(collection: Pair, public: int, judge: Callable[..., dict[str, float]], seed: int) -> Problem:
-    rows = science(seed).permutation(len(collection[0]))
+def _people(settings: Settings, detect: str, seed: int) -> Problem:
+    """Ask for all attributes of faces, or for one that is rare."""
+    features, y = _faces(settings)
+    public = int(0.07 * len(features))
+    if detect:
+        y, public = y[:, [UTKFACE_ATTRIBUTES.index(detect)]], 132
+    rows = science(seed).permutation(len(features))
     tests = int(0.3 * len(rows))
     test, opened, private = np.split(rows, [tests, tests + public])
-    given = _owners(collection, opened, np.array_split(private, OWNERS), test)
-    return Problem(given, partial(judge, collection[1][test]))
+    truth = y[test]
+    judge = (
+        partial(score_mean, "average_precision", lambda scores: average_precision(truth[:, 0], scores[:, 0]))
+        if detect
+        else partial(score_mean, "accuracy", lambda scores: mean_label_accuracy(truth, scores > 0))
+    )
+    given = _owners((features, y), opened, np.array_split(private, OWNERS), test)
+    return Problem(given, partial(judge, truth.shape))
 
 
 def _encryption(count: int, seed: int) -> Problem:
@@ -401,7 +377,6 @@ def _method(name: str, adapter: str, **arguments: Argument) -> Method:
 
 _PLAIN: dict[str, Argument] = {"scheme": "plain", "sparsity": 0.9, "key_bits": KEY_BITS}
 _SCHEDULES = {"schedule": 0.7, "schedule-half": 0.5, "schedule-all": 1.0, "schedule-none": 0.0}
-_FACED = ("block-dphe", *NOISY)
 
 DPHE_TABLES = Benchmark(
     name="dphe-tables",
@@ -548,42 +523,30 @@ ROWS = {
 def epsilon_tasks(settings: Settings) -> list[Task]:
     """Pose what the data at hand allow."""
     if settings.quick:
-        return [Task("drawn-5", "drawn numbers, 5 owners.", _drawn)]
+        return [Task("drawn-5", "drawn numbers, 5 owners.", partial(_pose_epsilon, settings, "", OWNERS))]
     here, posed = usable(settings, ("cifar10", SMALL)), []
     for owners in (5, 50) if "cifar10" in here else ():
         said = f"CIFAR-10, EfficientNet-lite0 features (1280): its 50,000 training pictures with {owners} owners,"
         said += f" {PUBLIC:,} of its test pictures public, the others to test."
-        posed.append(Task(f"cifar10-{owners}", said, partial(_cifar, settings, owners), runs=1))
+        posed.append(Task(f"cifar10-{owners}", said, partial(_pose_epsilon, settings, "cifar10", owners), runs=1))
     if SMALL in here:
         said = f"{SAID[SMALL]}: 3 public and 27 private pictures a class, 5 owners, at most 50 a class to test."
-        posed.append(Task("caltech101", said, partial(_caltech, settings)))
+        posed.append(Task("caltech101", said, partial(_pose_epsilon, settings, SMALL, OWNERS)))
     return posed
 
 
-def _drawn(seed: int) -> Problem:
-    collection, rng = drawn(3000, 40), science(seed)
-    return _judged(collection, np.split(rng.permutation(3000), [200, 2200]), OWNERS, rng)
-
-
-def _cifar(settings: Settings, owners: int, seed: int) -> Problem:
-    collection, rng = pictures(settings, "cifar10"), science(seed)
-    test = 50_000 + rng.permutation(10_000)
-    return _judged(collection, [test[:PUBLIC], np.arange(50_000), test[PUBLIC:]], owners, rng)
-
-
-def _caltech(settings: Settings, seed: int) -> Problem:
-    collection, rng = pictures(settings, SMALL), science(seed)
-    return _judged(collection, _of_each_class(collection[1], rng, slice(3), slice(3, 30), slice(30, 80)), OWNERS, rng)
-
-
-def _judged(collection: Pair, parts: list[Labels], owners: int, rng: np.random.Generator) -> Problem:
-    public, private, test = parts
+def _pose_epsilon(settings: Settings, name: str, owners: int, seed: int) -> Problem:
+    collection, rng = drawn(3000, 40) if settings.quick else pictures(settings, name), science(seed)
+    if settings.quick:
+        public, private, test = np.split(rng.permutation(3000), [200, 2200])
+    elif name == SMALL:
+        public, private, test = _of_each_class(collection[1], rng, slice(3), slice(3, 30), slice(30, 80))
+    else:
+        public, test = np.split(50_000 + rng.permutation(10_000), [PUBLIC])
+        private = np.arange(50_000)
     given = _owners(collection, public, np.array_split(rng.permutation(private), owners), test)
-    return Problem(given, partial(_score_epsilon, collection[1][test]))
-
-
-def _score_epsilon(answers: Labels, scores: NDArray[np.float64]) -> dict[str, float]:
-    return {"accuracy": 100 * balanced_accuracy(answers, scores.argmax(axis=1))}
+    answers = collection[1][test]
+    return Problem(given, lambda scores: {"accuracy": 100 * balanced_accuracy(answers, scores.argmax(axis=1))})
 
 
 def _by_epsilon(found: Found) -> list[Grid]:

@@ -6,6 +6,7 @@ plan. `scale-loopback`: seconds of a round as real processes over loopback, besi
 
 import math
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -25,7 +26,7 @@ from blindsight.learn.rounds import Selection
 
 PLANNED = (1_000, 10_000, 100_000)
 DENSITY = 0.1
-SCHEMES = ("block-dphe", "bfv")
+SCHEMES, SLOT_BITS = ("block-dphe", "bfv"), (32, 40)
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,7 @@ class Case:
 
     def pose(self, seed: int) -> Problem:
         given = self.round(seed)
-        truth = np.zeros(given.weights)
-        for owner in given.users:
-            truth += given.update(owner)  # exact: these are multiples of 2^-20
-        return Problem(given, partial(score, truth))
+        return Problem(given, partial(score, given.total()))
 
 
 def cases(quick: bool) -> list[Case]:
@@ -143,6 +141,9 @@ _PLAN = (
 )
 
 
+_ROWS = {str(case): {"dataset": case.dataset} for quick in (False, True) for case in cases(quick)}
+
+
 def _measured(found: Found) -> list[Case]:
     return [case for case in (*cases(False), *cases(True)) if found(case.dataset)]
 
@@ -160,25 +161,6 @@ def _growth(found: Found) -> list[Claim]:
             grown = tuple(above / below for above, below in zip(last.of(names), first.of(names), strict=False))
             made.append(Claim(f"{many}: {what} an owner, to those with {few.owners}", grown, most=MOST_GROWTH))
     return made
-
-
-def _rounds(found: Found) -> list[Grid]:
-    measured = _measured(found)
-    owners = {case.dataset: case.owners for case in measured}
-    columns = (
-        " | an owner encrypts = measured/encrypt | an owner reads = measured/read | "
-        "aggregator, a contribution = measured/add | aggregator, once = measured/close | "
-        "key generator, once = measured/decrypt | set-up, an owner = set-up owner | "
-        "set-up, key generator = set-up generator | peak MB = peak megabytes"
-    )
-    rows = {str(case): {"dataset": case.dataset} for case in measured}
-    all_of = {"everyone's, by owners": {"figure": lambda r: r.score["seconds"] / owners[r.dataset]}}
-    sizes = " | ".join(["", *(f"{said} = measured/{name} * 1e-3" for name, said in _MESSAGES.items())])
-    tables = (
-        Table("CPU seconds of a round, and memory", rows, columns, more=all_of),
-        Table("Kilobytes of messages", rows, sizes),
-    )
-    return [grid for table in tables for grid in table(found)]
 
 
 def _figure(about: str, name: str, owners: int, result: Result) -> float:
@@ -203,26 +185,13 @@ def _predictions(found: Found) -> Grid:
     return Grid("Predicted beside measured", " | measured | predicted | predicted / measured", rows, note)
 
 
-def _plan(found: Found) -> Grid:
-    plans = Found(r for r in found(method="model").parts("about", 2) if str(r.arguments["about"]).startswith("plan/"))
-    rows = {
-        f"{scheme}, {bits} bits, {owners:,} owners": {"scheme": scheme, "slot_bits": bits, "about": f"plan/{owners}"}
-        for scheme, bits in found(method="model").names("scheme", "slot_bits")
-        for owners in PLANNED
-    }
-    note = "CPU seconds and megabytes of one machine of each kind in one round; wall seconds of the round. Predicted."
-    title = "Plan: regions below a root, a key service in shards"
-    (grid,) = Table(title, rows, f" | regions = regions | {_PLAN}", note)(plans)
-    return grid
-
-
 OWNERS = Benchmark(
     name="scale-owners",
     title="Rounds of many owners",
     tasks=_owner_tasks,
     methods=(
         *(Method(scheme, "scale:played", {"scheme": scheme}) for scheme in SCHEMES),
-        *Method.over("model", "scale:model", scheme=SCHEMES, slot_bits=(32, 40)),
+        *Method.over("model", "scale:model", scheme=SCHEMES, slot_bits=SLOT_BITS),
     ),
     tables=(
         Claims(
@@ -232,9 +201,36 @@ OWNERS = Benchmark(
             "An owner's seconds are its encryption, its reading of the sum and what the aggregator does for it. What "
             "comes once a round, whoever takes part, is in the next table.",
         ),
-        _rounds,
+        Table(
+            "CPU seconds of a round, and memory",
+            _ROWS,
+            " | an owner encrypts = measured/encrypt | an owner reads = measured/read | "
+            "aggregator, a contribution = measured/add | aggregator, once = measured/close | "
+            "key generator, once = measured/decrypt | set-up, an owner = set-up owner | "
+            "set-up, key generator = set-up generator | peak MB = peak megabytes",
+            more={"everyone's, by owners": {"figure": lambda r: r.score["seconds"] / int(r.dataset.split("-")[0])}},
+            measured=True,
+        ),
+        Table(
+            "Kilobytes of messages",
+            _ROWS,
+            "".join(f" | {said} = measured/{name} * 1e-3" for name, said in _MESSAGES.items()),
+            measured=True,
+        ),
         _predictions,
-        _plan,
+        Table(
+            "Plan: regions below a root, a key service in shards",
+            {
+                f"{scheme}, {bits} bits, {n:,} owners": {"scheme": scheme, "slot_bits": bits, "of": f"plan/{n}"}
+                for scheme in SCHEMES
+                for bits in SLOT_BITS
+                for n in PLANNED
+            },
+            f" | regions = regions | {_PLAN}",
+            "CPU seconds and megabytes of one machine of each kind in one round; wall seconds of the round. Predicted.",
+            of=lambda found: found(method="model").parts("of", 2),
+            measured=True,
+        ),
     ),
     notes=(
         "All sums are checked: each is that of the owners' updates, bit for bit.",
@@ -354,89 +350,66 @@ def score_deployed(truth: NDArray[np.float64], answer: LoopbackAnswer) -> dict[s
     return figures | {f"run/{name}": value for name, value in answer["run"].items()}
 
 
-def _latency(found: Found) -> list[Grid]:
-    """Show seconds of rounds, and how often the time of plain FedAvg that is, as Flower starts it and warm."""
+def _beside_fedavg(found: Found) -> Found:
+    """Add how often the time of plain FedAvg a later round takes, as Flower starts it and warm."""
     plain = {way: found(method=f"fedavg-{way}").of("later") for way in ("stock", "warm")}
-    columns = (
-        " | set-up and first round, s = first | a later round, s = later | slowest, s = slowest | "
-        "the whole run, s = whole | CPU, s = cpu | of it the SuperLink = SuperLink | the server = server | "
-        "an owner's node = owner | other work on the machine, cores = others"
+    return found("latency-*").adding(
+        lambda r: {way: r.score["later"] / times[0] for way, times in plain.items() if times}
     )
-    columns += "".join(f" | later round / plain FedAvg, {way} = {way}" for way in plain)
-
-    def compared(result: Result) -> Result:
-        times = {way: result.score["later"] / one for way, (one, *_) in plain.items() if one}
-        return replace(result, score={**result.score, **times})
-
-    return list(Table("Latency", "method", columns)(Found(map(compared, found("latency-*")))))
 
 
-def _deployed(found: Found) -> list[Grid]:
-    """Show what rounds took; fit the network's two constants on dense rounds of the fewest owners; predict all."""
-    known = {case.dataset: case for case in (*deployments(True), *deployments(False))}
-    measured = [_derived(result, known[result.dataset].given) for result in found if result.dataset in known]
-    rows = {str(known[result.dataset]): {"dataset": result.dataset} for result in measured}
-    exchanges = {result.dataset: _exchange(result, known[result.dataset].given) for result in measured}
-    dense = [known[result.dataset] for result in measured if known[result.dataset].scheme == "bfv"]
-    fewest = min((case.given.owners for case in dense), default=0)
-    probes = [r for r in measured if any(r.dataset == case.dataset and case.given.owners == fewest for case in dense)]
-    tables = [
-        Table(
-            "Wall seconds",
-            rows,
-            " | a contribution, MB = round/contribution * 1e-6 | all messages, MB = carried * 1e-6 | "
-            "seconds of a round = round/wall | contributing = round/contributing | opening the sum = round/opening | "
-            "starting all processes = run/starting | before the first round, and after the last = run/set-up | "
-            "first round, with set-up = run/first round",
-        ),
-        Table(
-            "What all processes use together",
-            rows,
-            " | CPU seconds of a round = round/cpu | of these, beyond idling = work | "
-            "idle processes, cores = run/idle | other work on the machine, cores = others | "
-            "all processes, peak MB = run/peak bytes * 1e-6",
-        ),
-    ]
-    if len(probes) > 1:
-        network = NetworkCost.fit([(exchanges[result.dataset], result.score["work"]) for result in probes])
-        measured = [_predicted(result, network, exchanges[result.dataset]) for result in measured]
-        note = (
-            f"Fitted to the rounds of {fewest} owners: {network.message:.2f} CPU seconds a message, "
-            f"{network.byte * 1e6:.3f} a megabyte. What the roles compute is calibrated in one process."
-        )
-        columns = (
-            " | CPU seconds = work | predicted = cpu | predicted / measured = cpu ratio | wall seconds = round/wall | "
-            "predicted with the cores others left = left | predicted / measured = left ratio | "
-            "predicted for a machine with nothing else to do = alone"
-        )
-        tables.append(Table("Predicted beside measured", rows, columns, note))
-    return [grid for table in tables for grid in table(Found(measured))]
+_DEPLOYED = {one.dataset: one for quick in (False, True) for one in deployments(quick)}
+_DEPLOYED_ROWS = {str(one): {"dataset": dataset} for dataset, one in _DEPLOYED.items()}
 
 
-def _derived(result: Result, given: Deployment) -> Result:
+def _derived(found: Found) -> Found:
     """Add all bytes of a round, its CPU seconds beyond idling, and how many cores others used and there are."""
-    score, idle = result.score, result.score["run/idle"]
-    each = score["round/call"] + score["round/contribution"]
-    more = {
-        "carried": given.owners * each + score["round/request"] + score["round/answer"],
-        "work": score["round/cpu"] - idle * score["round/wall"],
-        "others": score["round/others"] / score["round/wall"],
-        "cores": float(result.machine["cores"]) - idle,
-    }
-    return replace(result, score={**score, **more})
+
+    def more(result: Result) -> dict[str, float]:
+        score, idle = result.score, result.score["run/idle"]
+        each = score["round/call"] + score["round/contribution"]
+        owners = _DEPLOYED[result.dataset].given.owners
+        return {
+            "carried": owners * each + score["round/request"] + score["round/answer"],
+            "work": score["round/cpu"] - idle * score["round/wall"],
+            "others": score["round/others"] / score["round/wall"],
+            "cores": float(result.machine["cores"]) - idle,
+        }
+
+    return found(_DEPLOYED).adding(more)
 
 
-def _exchange(result: Result, given: Deployment) -> Exchange:
-    (figures,) = Found([result]).parts("kind")(kind="predicted")
-    return Exchange.of(figures.score, given.owners, given.weights)
+def _foretold(found: Found) -> Iterable[Grid]:
+    """Fit the network's two constants on dense rounds of the fewest owners; predict all."""
+    measured, exchanges = _derived(found), dict[str, Exchange]()
+    for result in measured:
+        given = _DEPLOYED[result.dataset].given
+        (figures,) = Found([result]).parts("kind")(kind="predicted")
+        exchanges[result.dataset] = Exchange.of(figures.score, given.owners, given.weights)
+    dense = measured(method="bfv")
+    fewest = min((exchanges[result.dataset].users for result in dense), default=0)
+    probes = [result for result in dense if exchanges[result.dataset].users == fewest]
+    if len(probes) < 2:
+        return []
+    network = NetworkCost.fit([(exchanges[result.dataset], result.score["work"]) for result in probes])
 
+    def more(result: Result) -> dict[str, float]:
+        score, exchange = result.score, exchanges[result.dataset]
+        work, alone = network.cpu_seconds(exchange), network.wall_seconds(exchange, cores=score["cores"])
+        left = network.wall_seconds(exchange, cores=max(score["cores"] - score["others"], _LEAST_CORES))
+        ratios = {"cpu ratio": work / score["work"], "left ratio": left / score["round/wall"]}
+        return {**ratios, "cpu": work, "left": left, "alone": alone}
 
-def _predicted(result: Result, network: NetworkCost, exchange: Exchange) -> Result:
-    score, work = result.score, network.cpu_seconds(exchange)
-    left = network.wall_seconds(exchange, cores=max(score["cores"] - score["others"], _LEAST_CORES))
-    alone = network.wall_seconds(exchange, cores=score["cores"])
-    ratios = {"cpu ratio": work / score["work"], "left ratio": left / score["round/wall"]}
-    return replace(result, score={**score, **ratios, "cpu": work, "left": left, "alone": alone})
+    return Table(
+        "Predicted beside measured",
+        _DEPLOYED_ROWS,
+        " | CPU seconds = work | predicted = cpu | predicted / measured = cpu ratio | wall seconds = round/wall | "
+        "predicted with the cores others left = left | predicted / measured = left ratio | "
+        "predicted for a machine with nothing else to do = alone",
+        f"Fitted to the rounds of {fewest} owners: {network.message:.2f} CPU seconds a message, "
+        f"{network.byte * 1e6:.3f} a megabyte. What the roles compute is calibrated in one process.",
+        measured=True,
+    )(measured.adding(more))
 
 
 LOOPBACK = Benchmark(
@@ -450,7 +423,37 @@ LOOPBACK = Benchmark(
         ),
         *(Method(scheme, "loopback:deployed", {"scheme": scheme}) for scheme in SCHEMES),
     ),
-    tables=(_latency, _deployed),
+    tables=(
+        Table(
+            "Latency",
+            "method",
+            " | set-up and first round, s = first | a later round, s = later | slowest, s = slowest | "
+            "the whole run, s = whole | CPU, s = cpu | of it the SuperLink = SuperLink | the server = server | "
+            "an owner's node = owner | other work on the machine, cores = others | "
+            "later round / plain FedAvg, stock = stock | later round / plain FedAvg, warm = warm",
+            of=_beside_fedavg,
+        ),
+        Table(
+            "Wall seconds",
+            _DEPLOYED_ROWS,
+            " | a contribution, MB = round/contribution * 1e-6 | all messages, MB = carried * 1e-6 | "
+            "seconds of a round = round/wall | contributing = round/contributing | opening the sum = round/opening | "
+            "starting all processes = run/starting | before the first round, and after the last = run/set-up | "
+            "first round, with set-up = run/first round",
+            of=_derived,
+            measured=True,
+        ),
+        Table(
+            "What all processes use together",
+            _DEPLOYED_ROWS,
+            " | CPU seconds of a round = round/cpu | of these, beyond idling = work | "
+            "idle processes, cores = run/idle | other work on the machine, cores = others | "
+            "all processes, peak MB = run/peak bytes * 1e-6",
+            of=_derived,
+            measured=True,
+        ),
+        _foretold,
+    ),
     notes=(
         "Latency: `stock` is Flower as it is (a program for every message, polls every 3 seconds), `warm` the launcher "
         "`blindsight.federated.flower.launcher`, which has the SuperLink in both. Masks and SecAgg+ take four waves of "

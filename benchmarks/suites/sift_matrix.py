@@ -18,17 +18,12 @@ from sklearn.exceptions import ConvergenceWarning
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
 from benchmarks.methods.sifts import Pair, Released, SiftingData
 from benchmarks.pictures import (
-    COMPONENTS,
     FACE_ATTRIBUTES,
     FACES,
     QUICK_ATTRIBUTES,
     UTKFACE_ATTRIBUTES,
-    UTKFACE_FILE,
     People,
-    drawn_faces,
-    drawn_numbers,
-    utkface,
-    utkface_path,
+    people,
 )
 from benchmarks.results import Result
 from benchmarks.table import Ask, Found, Grid, Rows, Table, Values, beside
@@ -156,6 +151,7 @@ def means(figure: str, found: Found) -> Values:
 
 
 PHOTOGRAPHS = 8000
+ATTRIBUTES = {"faces": FACE_ATTRIBUTES, "utkface": UTKFACE_ATTRIBUTES}
 
 
 @dataclass(frozen=True)
@@ -186,55 +182,29 @@ HANDFULS: dict[str, tuple[Pair, ...]] = {
 
 def tasks(settings: Settings) -> list[Task]:
     """Pose all policies of every collection, then a handful of them to be attacked by everybody."""
-    if settings.quick:
-        text = "drawn numbers in place of pictures, to see whether everything works"
-        return _posed("faces", text, drawn_numbers, QUICK_ATTRIBUTES, QUICK_CROWD)
-    posed = _posed(
-        "faces",
-        f"{FACES:,} drawn faces of 64x64 pixels, one of each person; at most {COMPONENTS} principal components of the "
-        "paper's six planes, learned from the developer's pictures",
-        partial(drawn_faces, FACES),
-        FACE_ATTRIBUTES,
-    )
-    path = utkface_path(settings)
-    if path is not None:
-        text = f"{PHOTOGRAPHS:,} faces of UTKFace ({UTKFACE_FILE}) by EfficientNet-lite0 (1280), drawn by the seed"
-        posed += _posed("utkface", text, partial(utkface, path, PHOTOGRAPHS), UTKFACE_ATTRIBUTES)
+    posed, crowd = [], QUICK_CROWD if settings.quick else CROWD
+    for name, (text, load) in people(settings, FACES, PHOTOGRAPHS).items():
+        policies = tuple(permutations(QUICK_ATTRIBUTES if settings.quick else ATTRIBUTES[name], 2))
+        handful = tuple(policy for policy in HANDFULS[name] if policy in policies)
+        said = f"{text}; 40% make the sifts, 30% teach the attackers, 30% judge. {len(policies)} policies"
+        tuned, everybody = ("ppls-infinite", "symbol"), f"{len(handful)} policies, by every attacker of the verifier."
+        for suffix, about, methods, asked in (
+            ("", f"{said}, attacked by the paper's and tuned ones.", ("ppls",), (policies, crowd.both, crowd.readers)),
+            ("-tuned", "the same, attacked by tuned ones.", tuned, (policies, crowd.tuned, crowd.tuned)),
+            ("-everybody", everybody, ("ppls",), (handful, crowd.everybody, crowd.readers)),
+        ):
+            posed.append(Task(f"{name}{suffix}", about, partial(_pose, load, *asked), methods))
     return posed
 
 
-def _posed(
-    name: str, text: str, people: Callable[[int], People], attributes: Sequence[str], crowd: Crowd = CROWD
-) -> list[Task]:
-    policies = tuple(permutations(attributes, 2))
-    handful = tuple(policy for policy in HANDFULS[name] if policy in policies)
-    share = f"{text}; 40% make the sifts, 30% teach the attackers, 30% judge. {len(policies)} policies"
-
-    def task(suffix: str, said: str, chosen: tuple[Pair, ...], attackers: tuple[Attacker, ...], *methods: str) -> Task:
-        readers = attackers if attackers is crowd.tuned else crowd.readers
-        return Task(f"{name}{suffix}", said, partial(_pose, people, chosen, attackers, readers), methods)
-
-    return [
-        task("", f"{share}, attacked by the paper's and tuned ones.", policies, crowd.both, "ppls"),
-        task("-tuned", "the same, attacked by tuned ones.", policies, crowd.tuned, "ppls-infinite", "symbol"),
-        task(
-            "-everybody",
-            f"{len(handful)} policies, by every attacker of the verifier.",
-            handful,
-            crowd.everybody,
-            "ppls",
-        ),
-    ]
-
-
 def _pose(
-    people: Callable[[int], People],
+    load: Callable[[int], People],
     policies: tuple[Pair, ...],
     attackers: tuple[Attacker, ...],
     readers: tuple[Attacker, ...],
     seed: int,
 ) -> Problem:
-    found = people(seed)
+    found = load(seed)
     return Problem(developer_data(found, policies), Judge(found, attackers, readers, entangled=True))
 
 

@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
 from benchmarks.methods.sifts import Pair, Released, classes_of, fare_bound, held_out_leak
-from benchmarks.pictures import UTKFACE_FILE, People, drawn_numbers, few_of_utkface, utkface, utkface_path
+from benchmarks.pictures import UTKFACE_FILE, People, people
 from benchmarks.results import Argument, Result, argument_text
 from benchmarks.suites.sift_matrix import CONFIDENCE, THRESHOLD, Judge, developer_data, means, passing
 from benchmarks.table import Ask, Found, Grid, Rows, Table, Values
@@ -50,20 +50,6 @@ def policies(names: Sequence[str]) -> tuple[Pair, ...]:
         others = [name for name in names if name != public]
         found += [(public, private) for private in [*others, *("+".join(pair) for pair in combinations(others, 2))]]
     return tuple(found)
-
-
-def symbol_task(settings: Settings) -> Task:
-    """Pose all policies to the makers of symbols."""
-    path = None if settings.quick else utkface_path(settings)
-    people = drawn_numbers if path is None else partial(few_of_utkface, path, FEW_PHOTOGRAPHS)
-    asked = policies(QUICK_NAMES if path is None else NAMES)
-    text = "drawn numbers" if path is None else f"{FEW_PHOTOGRAPHS:,} faces of UTKFace ({UTKFACE_FILE}), as above"
-
-    def pose(seed: int) -> Problem:
-        found = people(seed)
-        return Problem(developer_data(found, asked), SymbolJudge(found))
-
-    return Task("utkface-symbols", f"{text}; 40% make the sifts, 60% certify them.", pose, tuple(MAKERS))
 
 
 @dataclass(eq=False)
@@ -177,33 +163,31 @@ DEEP, TOLD = ("adversarial",), ("correlation-remover",)
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """Pose the policies once to those who need no private label, once to the one who is told it."""
-    path = None if settings.quick else utkface_path(settings)
-    if path is None and not settings.quick:
+    """Pose the policies once to those who need no private label, once to the one who is told it, and to the makers of
+    symbols.
+    """
+    name, quick = "faces" if settings.quick else "utkface", settings.quick
+    many, few = (people(settings, 0, n, few=n == FEW_PHOTOGRAPHS) for n in (PHOTOGRAPHS, FEW_PHOTOGRAPHS))
+    if name not in many:
         raise InputError(f"sift-peers needs a folder with {UTKFACE_FILE} (--data-dir); --quick draws numbers instead.")
-    text = (
-        "drawn numbers in place of photographs, to see whether everything works"
-        if path is None
-        else f"{PHOTOGRAPHS:,} faces of UTKFace ({UTKFACE_FILE}) by EfficientNet-lite0 (1280), drawn by the seed"
-    )
-    people = drawn_numbers if path is None else partial(utkface, path, PHOTOGRAPHS)
-    policies = QUICK_POLICIES if settings.quick else POLICIES
-    said = f"{text}; 40% make the sifts, 30% teach the attackers, 30% judge."
+    asked, attackers = (QUICK_POLICIES, (PAPER[0], *QUICK[:2])) if quick else (POLICIES, MODERN)
+    hidden = policies(QUICK_NAMES if quick else NAMES)
 
-    def pose(seed: int, *, told: bool) -> Problem:
-        return _pose(people(seed), policies, told, settings.quick)
+    def pose(seed: int, *, told: bool = False) -> Problem:
+        found = many[name][1](seed)
+        return Problem(developer_data(found, asked, told=told), Judge(found, attackers, attackers, strict=True))
 
+    def pose_symbols(seed: int) -> Problem:
+        found = few[name][1](seed)
+        return Problem(developer_data(found, hidden), SymbolJudge(found))
+
+    said = f"{many[name][0]}; 40% make the sifts, 30% teach the attackers, 30% judge."
+    symbols = f"{few[name][0]}; 40% make the sifts, 60% certify them."
     return [
-        Task("utkface", said, partial(pose, told=False), BLIND if settings.quick else BLIND + DEEP),
+        Task("utkface", said, pose, BLIND if quick else BLIND + DEEP),
         Task("utkface-told", "the same, with everybody's private label.", partial(pose, told=True), TOLD),
-        symbol_task(settings),
+        Task("utkface-symbols", symbols, pose_symbols, tuple(MAKERS)),
     ]
-
-
-def _pose(people: People, policies: tuple[Pair, ...], told: bool, quick: bool) -> Problem:
-    given = developer_data(people, policies, told=told)
-    attackers = (PAPER[0], *QUICK[:2]) if quick else MODERN
-    return Problem(given, Judge(people, attackers, attackers, strict=True))
 
 
 MOST_PUB_LOSS = 0.03

@@ -33,7 +33,7 @@ from sklearn.pipeline import make_pipeline
 
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
 from benchmarks.methods.sifts import Draw, Pair, SiftingData
-from benchmarks.pictures import UTKFACE_FILE, People, drawn_faces, drawn_numbers, few_of_utkface, utkface_path
+from benchmarks.pictures import People, people
 from benchmarks.suites.sift_matrix import CONFIDENCE, THRESHOLD
 from benchmarks.table import Found, Grid, Rows, Table
 from blindsight.errors import DataError, InputError
@@ -202,35 +202,26 @@ class Panel:
 def tasks(settings: Settings) -> list[Task]:
     """Pose two policies on drawn faces and on photographs."""
     rows = QUICK_ROWS if settings.quick else ROWS
-    total = sum(rows.values())
-    people: dict[str, tuple[str, Callable[[int], People]]] = {}
-    if settings.quick:
-        people["faces"] = ("drawn numbers in place of pictures", drawn_numbers)
-    else:
-        people["faces"] = (
-            f"{total:,} drawn faces, one of each person, principal components",
-            partial(drawn_faces, total),
-        )
-        path = utkface_path(settings)
-        if path is not None:
-            text = f"{total:,} faces of UTKFace ({UTKFACE_FILE}), EfficientNet-lite0, {COMPONENTS} principal components"
-            people["utkface"] = (text, partial(few_of_utkface, path, total))
-    shares = ", ".join(f"{name} {count:,}" for name, count in rows.items())
+    total, shares = sum(rows.values()), ", ".join(f"{name} {count:,}" for name, count in rows.items())
     return [
-        Task(name, f"{text}; rows: {shares}.", partial(_pose, name, load, rows, settings.quick))
-        for name, (text, load) in people.items()
+        Task(
+            name,
+            f"{text}; {COMPONENTS} components at most; rows: {shares}.",
+            partial(_pose, name, load, rows, settings.quick),
+        )
+        for name, (text, load) in people(settings, total, total, few=True).items()
     ]
 
 
 def _pose(name: str, load: Callable[[int], People], rows: dict[str, int], quick: bool, seed: int) -> Problem:
-    people, parts, start = load(seed), {}, 0
-    if len(people.features) < sum(rows.values()):
-        raise InputError(f"{sum(rows.values()):,} rows are needed; got {len(people.features):,}.")
+    found, parts, start = load(seed), {}, 0
+    if len(found.features) < sum(rows.values()):
+        raise InputError(f"{sum(rows.values()):,} rows are needed; got {len(found.features):,}.")
     for part, count in rows.items():
         span = slice(start, start + count)
-        parts[part] = (people.features[span], {one: column[span] for one, column in people.labels.items()})
+        parts[part] = (found.features[span], {one: column[span] for one, column in found.labels.items()})
         start += count
-    if people.features.shape[1] > COMPONENTS:
+    if found.features.shape[1] > COMPONENTS:
         centre, turn = _components(parts["app"][0])
         parts = {
             part: (np.asarray((rows - centre) @ turn, np.float32), columns) for part, (rows, columns) in parts.items()
@@ -239,7 +230,7 @@ def _pose(name: str, load: Callable[[int], People], rows: dict[str, int], quick:
     earlier = tuple(attacker for attacker in MODERN if attacker.name not in ADDED)
     crowds = ((PAPER[0], QUICK[0]), (QUICK[0],), JUDGES[:1]) if quick else (earlier, MODERN, JUDGES)
     policies = POLICIES[name][: 1 if quick else None]
-    given = SiftingData(features, labels, parts["judges"][0], policies, people.scale and quick)
+    given = SiftingData(features, labels, parts["judges"][0], policies, found.scale and quick)
     return Problem(given, Panel(parts, *crowds))
 
 

@@ -59,7 +59,7 @@ def test_a_public_schedule_sends_a_fifth_of_everything_under_masks():
         sent[method.name] = problem.score(answer)["megabytes"]
     weights = 12 * (problem.given.test.shape[1] + 1)
     assert sent["everything-sent"] - sent["schedule-sent"] == pytest.approx(0.8 * weights * 4e-6, abs=16 * 4e-6)
-    with pytest.raises(InputError, match="one number"):
+    with pytest.raises(InputError, match="shape"):
         problem.score(np.zeros(2))
 
 

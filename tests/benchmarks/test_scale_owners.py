@@ -108,6 +108,6 @@ def test_costs_are_shown_by_owner_and_plans_by_scheme_slots_and_owners():
     found = rows([result(cases(quick=False)[0])], "CPU seconds of a round")
     assert found["block-dphe, 10 owners"] == (*[(1.0,)] * 5, (0.1,), (0.2,), (500.0,), (5.0,))
     found = rows([model("bfv", 40, **{"plan/100000/root bytes": 7e6}), model("bfv", 32)], "Plan")
-    assert list(found) == [f"bfv, {bits} bits, {owners:,} owners" for bits in (40, 32) for owners in PLANNED]
+    assert list(found) == [f"bfv, {bits} bits, {owners:,} owners" for bits in (32, 40) for owners in PLANNED]
     assert (7,) in found["bfv, 40 bits, 100,000 owners"]
     assert (7,) not in found["bfv, 32 bits, 100,000 owners"]
