@@ -140,6 +140,20 @@ class People:
     developers: int
     scale: bool
 
+    @property
+    def own(self) -> Floats:
+        """Features of the developer's people."""
+        return self.features[: self.developers]
+
+    @property
+    def judged(self) -> Floats:
+        """Features of the others."""
+        return self.features[self.developers :]
+
+    def truth(self, name: str) -> Labels:
+        """Return an attribute of the others."""
+        return self.labels[name][self.developers :]
+
 
 def utkface_path(settings: Settings) -> Path | None:
     """Return the packed file of UTKFace if it is there; say once if it is not."""

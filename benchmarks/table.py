@@ -230,14 +230,16 @@ def listed(values: Values) -> str:
 
 @dataclass(frozen=True)
 class Claim:
-    """What is said of a figure: at least, or at most, so much."""
+    """What is said of a figure: at least, or at most, so much. It is an `Ask`, or a function of what was found."""
 
     said: str
-    values: Callable[[Found], Values] | Values
+    values: Ask | Callable[[Found], Values] | Values
     least: float | None = None
     most: float | None = None
 
     def measured(self, found: Found) -> Values:
+        if isinstance(self.values, Mapping):
+            return cast(Values, _cell(found, self.values, self.said))
         return self.values(found) if callable(self.values) else self.values
 
     @property

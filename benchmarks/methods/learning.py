@@ -25,6 +25,7 @@ from blindsight.sums.terms import threshold
 
 Floats = NDArray[np.float32]
 Pair = tuple[Floats, NDArray[np.int64]]
+Scores = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class OwnersData:
 
 
 def _joined(pairs: tuple[Pair, ...]) -> Pair:
-    return np.concatenate([X for X, _ in pairs]), np.concatenate([y for _, y in pairs])
+    X, y = map(np.concatenate, zip(*pairs, strict=True))
+    return X, y
 
 
 def pooled(given: OwnersData, *, seed: int, C: float) -> NDArray[np.float64]:
@@ -83,7 +85,7 @@ def _scores(given: OwnersData, train: Pair, C: float, seed: int) -> NDArray[np.f
     return np.column_stack([machine.decision_function(unseen) for machine in machines])
 
 
-def federated(given: OwnersData, *, seed: int, **parameters: Any) -> NDArray[np.floating[Any]]:
+def federated(given: OwnersData, *, seed: int, **parameters: Any) -> Scores:
     """Learn with the estimator's parameters and return the scores of the test pictures."""
     return _fit(given, seed, parameters).decision_function(given.test)
 
@@ -104,17 +106,17 @@ def _fit(given: OwnersData, seed: int, parameters: dict[str, Any]) -> FederatedC
     return learner.fit(list(given.owners), public=given.public)
 
 
-def prr10(given: OwnersData, *, seed: int, clipped: bool, **privacy: float) -> NDArray[np.floating[Any]]:
+def prr10(given: OwnersData, *, seed: int, clipped: bool, **privacy: float) -> Scores:
     """Average logistic regressions of all owners and add noise."""
     return _noisy_scores(given, baselines.prr10, clipped, privacy)
 
 
-def ra12(given: OwnersData, *, seed: int, clipped: bool, **privacy: float) -> NDArray[np.floating[Any]]:
+def ra12(given: OwnersData, *, seed: int, clipped: bool, **privacy: float) -> Scores:
     """Descend together by noisy gradients."""
     return _noisy_scores(given, baselines.ra12, clipped, privacy)
 
 
-def _noisy_scores(given: OwnersData, learn: Any, clipped: bool, privacy: dict[str, float]) -> NDArray[np.floating[Any]]:
+def _noisy_scores(given: OwnersData, learn: Any, clipped: bool, privacy: dict[str, float]) -> Scores:
     """Clip features, if at all, to the length of an average row of standardised ones."""
     standardiser = Standardiser.fit(given.public[0])
     pairs = [(standardiser.apply(X), given.labels.signs(y)) for X, y in given.with_public]
@@ -122,29 +124,17 @@ def _noisy_scores(given: OwnersData, learn: Any, clipped: bool, privacy: dict[st
     return decision_function(learn(pairs, clip=clip, **privacy).weights, standardiser.apply(given.test))
 
 
-Scores = NDArray[np.floating[Any]]
-
-
 def summed(given: OwnersData, *, seed: int, rounds: int, epsilon: float, delta: float, against: str) -> Scores:
     """Learn by sums with noise, calibrated `against` nobody, "one" colluder and drop-outs, or "all" other owners."""
     owners = len(given.owners)
     colluders, drop_outs = {"nobody": (0, 0), "one": (1, owners - threshold(owners)), "all": (owners - 1, 0)}[against]
-    learner = FederatedClassifier(
-        "plain",
-        rounds=rounds,
-        epsilon=epsilon,
-        delta=delta,
-        unit="record",
-        colluders=colluders,
-        drop_outs=drop_outs,
-        random_state=seed,
-    )
-    return learner.fit(list(given.owners), public=given.public).decision_function(given.test)
+    budget = {"epsilon": epsilon, "delta": delta, "unit": "record", "colluders": colluders, "drop_outs": drop_outs}
+    return federated(given, seed=seed, scheme="plain", rounds=rounds, **budget)
 
 
 def curator(given: OwnersData, *, seed: int, rounds: int, epsilon: float, delta: float) -> Scores:
     """Descend on all records in one place, with Gaussian noise on the sum of their clipped gradients."""
-    X, y = (np.concatenate(parts) for parts in zip(*given.owners, strict=True))
+    X, y = _joined(given.owners)
     standardiser, labels = Standardiser.fit(given.public[0]), given.labels
     public = standardiser.apply(given.public[0])
     space = PublicSpace.fit(public)
@@ -194,8 +184,7 @@ def proven_ra12(given: OwnersData, *, seed: int, epsilon: float, delta: float) -
 
 def none(given: OwnersData, *, seed: int, rounds: int) -> Scores:
     """Learn by sums without noise."""
-    learner = FederatedClassifier("plain", rounds=rounds, selection="none", sparsity=0.0, random_state=seed)
-    return learner.fit(list(given.owners), public=given.public).decision_function(given.test)
+    return federated(given, seed=seed, scheme="plain", rounds=rounds, selection="none", sparsity=0.0)
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,7 @@ class Watch:
                 self.laps.append(now)
 
 
-APPS = Path(__file__).parents[1] / "apps"
-KINDS = ("fedavg", "secagg", "masks")
+APP = Path(__file__).parents[1] / "apps" / "latency"
 
 
 @dataclass(frozen=True)
@@ -103,14 +102,13 @@ class LatencyAnswer(TypedDict):
 
 def latency(given: Rounds, *, seed: int, kind: str, launcher: str) -> LatencyAnswer:
     """Start everything, play the rounds, stop everything; nothing is random, so the seed decides nothing."""
-    encrypted, app = kind == "masks", APPS / ("secagg" if kind == "secagg" else "latency")
     names = [f"owner-{number}" for number in range(given.owners)]
     with tempfile.TemporaryDirectory(prefix="latency-") as place:
         folder = Path(place)
         federation = LocalFederation.settle(folder, names)
         nodes = [federation.node(name) for name in names]
         settings: dict[str, ConfigValue] = {
-            "encrypted": encrypted,
+            "kind": kind,
             "weights": given.weights,
             "rounds": given.rounds,
             "users": given.owners,
@@ -118,8 +116,8 @@ def latency(given: Rounds, *, seed: int, kind: str, launcher: str) -> LatencyAns
             "members": str(folder / "members.toml"),
             "out": str(folder / "ends.json"),
         }
-        nodes += [federation.generator_node()] if encrypted else []
-        with Loopback(app, nodes, folder / "flower", warm=launcher == "warm") as network:
+        nodes += [federation.generator_node()] if kind == "masks" else []
+        with Loopback(APP, nodes, folder / "flower", warm=launcher == "warm") as network:
             parties, before, begun = Processes.now(), sample(), time.monotonic()
             number = network.run(settings)
             if (status := network.wait(number, given.most_seconds)) != "finished:completed":

@@ -48,21 +48,18 @@ class OwnPostgres:
         """The process whose children serve the connections."""
         return int((self.data / "postmaster.pid").read_text(encoding="utf-8").split()[0])
 
-    def create(self) -> None:
-        """Make an empty database."""
-        self._run("initdb", "--auth=trust", "--encoding=utf8", "--no-locale", "--no-sync", "--username=postgres")
-
     def start(self) -> None:
         """Start the server and wait until it answers."""
         settings = " ".join(f"-c {name}={value}" for name, value in self.settings.items())
         options = f"-h '' -k {self.folder} {settings}"
-        self._run("pg_ctl", "--wait", f"--log={self.folder / 'log'}", f"--options={options}", "start")
+        self.run("pg_ctl", "--wait", f"--log={self.folder / 'log'}", f"--options={options}", "start")
 
     def stop(self) -> None:
         """Stop the server at once, whoever is connected."""
-        self._run("pg_ctl", "--wait", "--mode=fast", "stop")
+        self.run("pg_ctl", "--wait", "--mode=fast", "stop")
 
-    def _run(self, program: str, *words: str) -> None:
+    def run(self, program: str, *words: str) -> None:
+        """Run one of the programs on the database."""
         user = "nobody" if os.geteuid() == 0 else None
         command = [str(self.programs / program), f"--pgdata={self.data}", *words]
         done = subprocess.run(command, user=user, cwd=self.folder, stdout=subprocess.DEVNULL, check=False)
@@ -89,7 +86,8 @@ def own_postgres(**settings: str) -> Iterator[OwnPostgres]:
     try:
         if os.geteuid() == 0:
             shutil.chown(folder, "nobody")
-        server.create()
+        words = ("--auth=trust", "--encoding=utf8", "--no-locale", "--no-sync", "--username=postgres")
+        server.run("initdb", *words)
         server.start()
         try:
             yield server

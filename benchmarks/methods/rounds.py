@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 import tenseal
@@ -110,9 +110,8 @@ def dense(given: Round, *, seed: int, scheme: str, rounds: int) -> RoundAnswer:
         total=results[-1].values,
         places=np.arange(given.weights),
         seconds={
-            "encrypt": Measured(sum(cost.encrypt_seconds for cost in costs) / rounds),
-            "aggregate": Measured(sum(cost.aggregate_seconds for cost in costs) / rounds),
-            "decrypt": Measured(sum(cost.decrypt_seconds for cost in costs) / rounds),
+            step: Measured(sum(getattr(cost, f"{step}_seconds") for cost in costs) / rounds)
+            for step in ("encrypt", "aggregate", "decrypt")
         },
         sent=Measured(1e6 * costs[-1].megabytes_sent),
         peak_bytes=0,
@@ -245,16 +244,29 @@ def _traffic(given: Round, generator: np.random.Generator) -> tuple[int, NDArray
 
 
 def by_tenseal(given: Round, *, seed: int, scheme: str, degree: int, rounds: int) -> RoundAnswer:
-    """Play so many rounds with the same updates and take the mean cost; the seed has no say in keys and masks."""
-    secret = _bfv_context(degree) if scheme == "bfv" else _ckks_context(degree)
+    """Play so many rounds with the same updates and take the mean cost; the seed has no say in keys and masks.
+
+    BFV has the parameters of Blindsight's `bfv` at degree 4096, for sums of 32 bits; CKKS those of TenSEAL's own
+    tutorials, for sums only.
+    """
+    exact = scheme == "bfv"
+    if exact:
+        chosen = {"plain_modulus": 4295049217, "coeff_mod_bit_sizes": [32, 32, 33]}
+        secret = tenseal.context(tenseal.SCHEME_TYPE.BFV, degree, n_threads=1, **chosen)
+        make, read, scale = tenseal.bfv_vector, tenseal.bfv_vector_from, 2**FRACTION_BITS
+    else:
+        secret = tenseal.context(tenseal.SCHEME_TYPE.CKKS, degree, coeff_mod_bit_sizes=[60, 40, 60], n_threads=1)
+        secret.global_scale = 2**40
+        make, read, scale = tenseal.ckks_vector, tenseal.ckks_vector_from, 1
     public = secret.copy()
     public.make_context_public()
-    read = tenseal.bfv_vector_from if scheme == "bfv" else tenseal.ckks_vector_from
-    updates = [_slots(given.update(user), scheme, degree) for user in given.users]
-    clock = Clock()
+    size, updates, clock = degree if exact else degree // 2, [], Clock()
+    for user in given.users:
+        values = np.rint(given.update(user) * scale).astype(np.int64) if exact else given.update(user)
+        updates.append([values[start : start + size] for start in range(0, len(values), size)])
     for _ in range(rounds):
         with clock("encrypt"):
-            sent = [[_encrypt(public, scheme, part).serialize() for part in update] for update in updates]
+            sent = [[make(public, part).serialize() for part in update] for update in updates]
         with clock("aggregate"):
             sums = [read(public, part) for part in sent[0]]
             for message in sent[1:]:
@@ -263,37 +275,11 @@ def by_tenseal(given: Round, *, seed: int, scheme: str, degree: int, rounds: int
             request = [place.serialize() for place in sums]
         with clock("decrypt"):
             parts = [np.array(read(secret, part).decrypt()) for part in request]
-    total = np.concatenate(parts)
     clock.seconds["encrypt"] /= len(updates)
     return RoundAnswer(
-        total=total / 2**FRACTION_BITS if scheme == "bfv" else total,
+        total=np.concatenate(parts) / scale,
         places=np.arange(given.weights),
         seconds={step: Measured(seconds / rounds) for step, seconds in clock.seconds.items()},
         sent=Measured(sum(map(len, sent[0]))),
         peak_bytes=0,
     )
-
-
-def _bfv_context(degree: int) -> Any:
-    """Return the parameters that Blindsight's `bfv` has at degree 4096, for sums of 32 bits."""
-    return tenseal.context(
-        tenseal.SCHEME_TYPE.BFV, degree, plain_modulus=4295049217, coeff_mod_bit_sizes=[32, 32, 33], n_threads=1
-    )
-
-
-def _ckks_context(degree: int) -> Any:
-    """Return the parameters of TenSEAL's own tutorials, for sums only."""
-    context = tenseal.context(tenseal.SCHEME_TYPE.CKKS, degree, coeff_mod_bit_sizes=[60, 40, 60], n_threads=1)
-    context.global_scale = 2**40
-    return context
-
-
-def _slots(update: NDArray[np.float64], scheme: str, degree: int) -> list[NDArray[Any]]:
-    """Split an update into what one ciphertext holds."""
-    values = np.rint(update * 2**FRACTION_BITS).astype(np.int64) if scheme == "bfv" else update
-    size = degree if scheme == "bfv" else degree // 2
-    return [values[start : start + size] for start in range(0, len(values), size)]
-
-
-def _encrypt(context: Any, scheme: str, values: NDArray[Any]) -> Any:
-    return (tenseal.bfv_vector if scheme == "bfv" else tenseal.ckks_vector)(context, values)

@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.methods.processes import Clock
 from blindsight.errors import UnknownNameError
 from blindsight.extras import Module, load_torch
 from blindsight.selective import ParameterServer, Participant, SelectiveTerms
 from blindsight.selective.methods import Centralised, FederatedAveraging, LocalOnly, NeverUpdated, SelectiveMethod
 from blindsight.selective.protection import Laplace, PublishedLaplace, Selection, Sharing, calibrate_participant
 from blindsight.selective.study import Model, Optimiser, PhotoStudy, Training, proven_methods, trainer_maker
-from blindsight.selective.timeline import MakeTrainer, Method, MethodRun, Photos, Schedule, Setting, train_initial
+from blindsight.selective.timeline import MakeTrainer, Method, Photos, Schedule, Setting, train_initial
 from blindsight.selective.trainers import NetworkTrainer
 
 Curve = dict[str, NDArray[np.float64]]
@@ -171,20 +172,14 @@ def _played(given: OwnPhotos, method: Method, seed: int) -> NDArray[np.int64]:
     run = method.begin(Setting(names, trainer.initial(), given.make_trainer, batch=32, delta=1e-5, seed=seed))
     rng = np.random.default_rng(seed)
     for _ in range(given.epochs):
-        run.day({name: _shuffled(photos, rng) for name, photos in given.participants.items()})
-    models = _models(run, names)
-    return np.stack([trainer.scores(model, given.test).argmax(axis=1) for model in models])
-
-
-def _models(run: MethodRun, names: tuple[str, ...]) -> list[NDArray[np.float32]]:
-    """Return the parameters of all participants, those that are the same only once."""
+        shuffled = {}
+        for name, photos in given.participants.items():
+            order = rng.permutation(len(photos.labels))
+            shuffled[name] = Photos(photos.inputs[order], photos.labels[order])
+        run.day(shuffled)
     every = [run.parameters_for(name) for name in names]
-    return list({id(parameters): parameters for parameters in every}.values())
-
-
-def _shuffled(photos: Photos, rng: np.random.Generator) -> Photos:
-    order = rng.permutation(len(photos.labels))
-    return Photos(photos.inputs[order], photos.labels[order])
+    models = {id(parameters): parameters for parameters in every}.values()  # those that are the same only once
+    return np.stack([trainer.scores(model, given.test).argmax(axis=1) for model in models])
 
 
 Answer = Mapping[str, NDArray[Any]]
@@ -216,11 +211,15 @@ def both(given: Steps, *, seed: int, share: float, half: bool = False, journal: 
             given.network, Sharing(share, half=half), Path(folder) / "server" if journal else None, seed
         )
         seconds, served = [], []
-        for number, photos in enumerate([given.blocks[0], *given.blocks]):  # the first to warm up
-            before = shared.server_seconds
-            pair = [_timed(loop, given.photos[photos], given.labels[photos]) for loop in _turns(plain, shared, number)]
-            seconds.append(pair if number % 2 == 0 else pair[::-1])
+        turns: list[tuple[str, PlainLoop | SharedLoop]] = [("plain", plain), ("shared", shared)]
+        for photos in [given.blocks[0], *given.blocks]:  # the first to warm up
+            before, clock = shared.server_seconds, Clock()
+            for name, loop in turns:
+                with clock(name):
+                    loop.train(given.photos[photos], given.labels[photos])
+            seconds.append((clock.seconds["plain"], clock.seconds["shared"]))
             served.append(shared.server_seconds - before)
+            turns.reverse()
         return {
             "seconds": np.array(seconds[1:]),
             "served": np.array(served[1:]),
@@ -314,17 +313,6 @@ class SharedLoop:
         parameters = self._server.parameters
         self._server.close()
         return parameters
-
-
-def _turns(plain: PlainLoop, shared: SharedLoop, number: int) -> tuple[PlainLoop | SharedLoop, ...]:
-    """Return who is timed first and second: they take turns."""
-    return (plain, shared) if number % 2 == 0 else (shared, plain)
-
-
-def _timed(loop: PlainLoop | SharedLoop, photos: NDArray[np.uint8], labels: NDArray[np.int64]) -> float:
-    begun = time.process_time()
-    loop.train(photos, labels)
-    return time.process_time() - begun
 
 
 @contextmanager

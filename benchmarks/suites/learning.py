@@ -349,7 +349,7 @@ def _expected() -> list[Claim]:
         loss = _lead(f"{name}-95.6", f"{name}-0", LARGE)
         made += [
             Claim(f"{said} within 1.5 points of pooled", _lead(name, "pooled"), -1.5),
-            Claim(f"{said} at least 91.5%", partial(_accuracy, dataset=SMALL, method=name), 91.5),
+            Claim(f"{said} at least 91.5%", {"dataset": SMALL, "method": name, **_PER_CENT}, 91.5),
             Claim(f"{said} above RA12, not clipped", _lead(name, "ra12"), 0.0),
             Claim(f"{said} above RA12, clipped", _lead(name, "ra12-clipped"), 0.0),
             Claim(f"{said} far above PRR10, not clipped (20 points)", _lead(name, "prr10"), 20.0),

@@ -201,11 +201,11 @@ def _claims() -> list[Claim]:
             ratio = _ratio((setting, other), ours)
             made.append(Claim(f"{where}: python-paillier, {what} places / block-dphe", ratio, least))
         made += [Claim(f"{where}: block-dphe / {name}", _ratio(ours, (setting, name)), 1.3) for name in NARROW]
-        sent = partial(lambda place, found: found(**place).of("megabytes"), _place(*ours))
+        sent = {**_place(*ours), "figure": "megabytes"}
         made.append(Claim(f"{where}: block-dphe, megabytes a user", sent, most=0.2))
     dense = (Setting(WEIGHTS), "bfv"), (Setting(WEIGHTS), "TenSEAL-BFV")
     large, small = ((Setting(size, 90.0), "block-dphe") for size in GROWTH[:0:-1])
-    peak = partial(lambda place, found: found(**place).of("peak megabytes"), _place(CROWD_SETTING, CROWD))
+    peak = {**_place(CROWD_SETTING, CROWD), "figure": "peak megabytes"}
     return [
         *made,
         Claim("bfv / TenSEAL's BFV", _ratio(*dense), most=1.3),

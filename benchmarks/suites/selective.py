@@ -235,10 +235,6 @@ def score_cost(block: int, answer: Answer) -> dict[str, float]:
     }
 
 
-def _of(share: float, figure: str) -> Callable[[Found], Values]:
-    return lambda found: found(method="steps", exactly={"share": share}).of(figure)
-
-
 COST = Benchmark(
     name="ppdl-cost",
     title="What selective sharing costs beside plain training",
@@ -250,17 +246,14 @@ COST = Benchmark(
     tables=(
         Claims(
             "Targets",
-            (
-                Claim(
-                    "bytes of an upload at share 0.1, of a dense one in float32", _of(0.1, "of dense"), most=MOST_BYTES
-                ),
-                Claim(
-                    "CPU time of a participant's step at share 0.1, of a plain loop's",
-                    _of(0.1, "ratio"),
-                    most=MOST_RATIO,
-                ),
-                Claim("everything shared: distance from the plain loop's result", _of(1.0, "difference"), most=0.0),
-            ),
+            [
+                Claim(said, {"method": "steps", "exactly": {"share": share}, "figure": figure}, most=most)
+                for said, share, figure, most in (
+                    ("bytes of an upload at share 0.1, of a dense one in float32", 0.1, "of dense", MOST_BYTES),
+                    ("CPU time of a participant's step at share 0.1, of a plain loop's", 0.1, "ratio", MOST_RATIO),
+                    ("everything shared: distance from the plain loop's result", 1.0, "difference", 0.0),
+                )
+            ],
             ("reached", "missed"),
         ),
         Table(

@@ -5,7 +5,7 @@ paper's verifier does and as ours does; then it takes its own version of the sif
 it can certify. Eight ways around a platform's verdict follow, before and after they were closed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
 from benchmarks.methods.sifts import AppData, Floats, Labels
 from benchmarks.pictures import FACES, UTKFACE_FILE, People, divided, utkface_path
 from benchmarks.suites.sift_matrix import CONFIDENCE, THRESHOLD
-from benchmarks.table import Ask, Found, Grid, Table
+from benchmarks.table import Ask, Found, Grid, Table, Values, listed
 from blindsight.audit.siftclaims import Hole
 from blindsight.metrics import balanced_accuracy, priv_loss
 from blindsight.sift.attackers import LOOKUP, MODERN, PAPER, Attacker
@@ -45,7 +45,7 @@ class Platform:
 
     def __call__(self, cheat: Cheat) -> dict[str, float]:
         """Return what is read off the cheat as the app wrote it, and off what the platform makes of it."""
-        released = cheat.release(self._features)
+        released = cheat.release(self.people.judged)
         scores = {"decoded": self._decoded(cheat, released), "serves": self._serves(released)}
         for kind, attackers in (("paper", self.published), ("all", self.everybody)):
             scores |= self._attacked(kind, attackers, released)
@@ -53,41 +53,38 @@ class Platform:
             return scores | self._hardened(cheat, cheat.sift)
         return scores | (self._counted(released) if released.dtype.kind in "iu" else {})
 
-    @property
-    def _features(self) -> NDArray[np.float32]:
-        return self.people.features[self.people.developers :]
-
-    def _labels(self, role: int) -> Labels:
-        return self.people.labels[self.policy[role]][self.people.developers :]
-
     def _hardened(self, cheat: Cheat, sift: LinearSift) -> dict[str, float]:
         """Return what is read off the platform's own version, and what its symbols can tell at most."""
-        own = harden(sift, self._features)
-        released = own.apply(self._features)
+        own = harden(sift, self.people.judged)
+        released = own.apply(self.people.judged)
         table = (LOOKUP,) if own.width == 1 else ()
         scores = self._attacked("hardened", (*table, *self.everybody), released)
         scores |= {"hardened/numbers": own.width, "hardened/serves": self._serves(released)}
         if own.width == sift.width:
             scores["hardened/decoded"] = self._decoded(cheat, released)
         few = replace(own, matrix=own.matrix[:, :NUMBERS], quantiser=None)
-        apart = self.people.features[: self.people.developers]  # levels must not be chosen on rows that are counted
-        return scores | self._counted(with_few_levels(few, apart, LEVELS).apply(self._features))
+        symbols = with_few_levels(few, self.people.own, LEVELS)  # levels must not be chosen on rows that are counted
+        return scores | self._counted(symbols.apply(self.people.judged))
 
     def _attacked(self, kind: str, attackers: Sequence[Attacker], released: Array) -> dict[str, float]:
         verifier = Verifier(attackers, THRESHOLD, CONFIDENCE, stop_early=False)
-        found = verifier.verify(released, {self.policy[1]: self._labels(1)})
+        found = verifier.verify(released, {self.policy[1]: self.people.truth(self.policy[1])})
         low = max(result.interval.low for result in found.results) - 0.5
         return {f"{kind}/reads": found.priv_loss, f"{kind}/low": low, f"{kind}/limit": found.bound}
 
     def _decoded(self, cheat: Cheat, released: Array) -> float:
-        return priv_loss(balanced_accuracy(self._labels(1), cheat.decode(released)))
+        return priv_loss(balanced_accuracy(self.people.truth(self.policy[1]), cheat.decode(released)))
 
     def _serves(self, released: Array) -> float:
         """Return the balanced accuracy of the public attribute, as a tuned linear classifier reads it."""
-        return Verifier(QUICK[:1]).verify(released, {self.policy[0]: self._labels(0)}).best.balanced_accuracy
+        return (
+            Verifier(QUICK[:1])
+            .verify(released, {self.policy[0]: self.people.truth(self.policy[0])})
+            .best.balanced_accuracy
+        )
 
     def _counted(self, symbols: Array) -> dict[str, float]:
-        found = certify(symbols, self._labels(1), confidence=CONFIDENCE)
+        found = certify(symbols, self.people.truth(self.policy[1]), confidence=CONFIDENCE)
         return {"symbols/count": found.symbols, "symbols/estimate": found.estimate, "symbols/bound": found.bound}
 
 
@@ -126,8 +123,7 @@ def _pose_holes(numbers: int, seed: int) -> Problem:
 
 def _pose(name: str, load: Callable[[], Rows], quick: bool, seed: int) -> Problem:
     people, (public, private) = divided(*load(), seed, scale=True), POLICIES[name]
-    first = people.developers
-    given = AppData(people.features[:first], people.labels[public][:first], people.labels[private][:first])
+    given = AppData(people.own, *(people.labels[name][: people.developers] for name in (public, private)))
     crowds = (PAPER[:2], (PAPER[0], *QUICK[:2])) if quick else (PAPER, MODERN)
     return Problem(given, Platform(people, (public, private), *crowds))
 
@@ -181,10 +177,6 @@ EARLIER = {  # what the paper's verifier read and the app decoded, measured by o
 }
 
 
-def _count(figure: str, found: Found) -> str:
-    return ", ".join(dict.fromkeys(f"{value:g}" for value in found.of(figure))) or "-"
-
-
 def _says(kind: str, found: Found) -> str:
     limits = zip(found.of(f"{kind}/low"), found.of(f"{kind}/limit"), strict=True)
     return ", ".join(dict.fromkeys(verdict(*pair) for pair in limits)) or "-"
@@ -213,12 +205,12 @@ _BEFORE: dict[str, Ask] = {
     "and say": {"values": partial(_says, "all")},
 }
 _AFTER: dict[str, Ask] = {
-    "hardened: numbers": {"values": partial(_count, "hardened/numbers")},
+    "hardened: numbers": {"figure": "hardened/numbers", "form": listed},
     "public accuracy": {"figure": "hardened/serves"},
     "app decodes": {"figure": "hardened/decoded"},
     "all read": {"figure": "hardened/reads"},
     "and say": {"values": partial(_says, "hardened")},
-    "as symbols: how many": {"values": partial(_count, "symbols/count")},
+    "as symbols: how many": {"figure": "symbols/count", "form": listed},
     "best attacker": {"figure": "symbols/estimate"},
     "certified": {"figure": "symbols/bound"},
     "fate as symbols": {"values": _fate},
@@ -242,17 +234,8 @@ def _cheats(found: Found) -> list[Grid]:
     ]
 
 
-def _holes(found: Found) -> Iterable[Grid]:
-    def fate(when: str, some: Found) -> str:
-        return "let out" if any(some.of(when)) else "kept in"
-
-    return Table(
-        "Eight ways around a verdict",
-        "way",
-        "way | read = read",
-        "PrivLoss of whoever made it, if it is let out (.10 is allowed); by an earlier rule, and now.",
-        more={when: {"values": partial(fate, when)} for when in ("before", "now")},
-    )(found("holes").parts("way"))
+def _fate_of_hole(values: Values) -> str:
+    return "let out" if any(values) else "kept in"
 
 
 BENCHMARK = Benchmark(
@@ -265,7 +248,17 @@ BENCHMARK = Benchmark(
         Method("few_symbols", "sifts:few_symbols", {"levels": 8}),
         Method("holes", "sifts:eight_holes"),
     ),
-    tables=(_cheats, _holes),
+    tables=(
+        _cheats,
+        Table(
+            "Eight ways around a verdict",
+            "way",
+            "way | read = read",
+            "PrivLoss of whoever made it, if it is let out (.10 is allowed); by an earlier rule, and now.",
+            more={when: {"figure": when, "form": _fate_of_hole} for when in ("before", "now")},
+            of=lambda found: found("holes").parts("way"),
+        ),
+    ),
     notes=(
         "An app decodes with its own knowledge of the trick; verifiers know nothing but the released numbers.",
         "Attackers alone, the paper's or ours, do not find what hides in low digits or behind a hash.",

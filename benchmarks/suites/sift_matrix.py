@@ -61,18 +61,11 @@ class Judge:
         scores: dict[str, float] = {}
         for name, released in answer.items():
             public, private = name.partition(":")[0].split("/")
-            if len(released) != len(self._judged):
-                raise InputError(f"{name}: {len(self._judged)} people are judged; got {len(released)} rows.")
+            if len(released) != len(self.people.judged):
+                raise InputError(f"{name}: {len(self.people.judged)} people are judged; got {len(released)} rows.")
             figures = self._costs(public, released) | self._leaks(private, released)
             scores |= {f"{name}/{figure}": value for figure, value in figures.items()}
         return scores | (self._entanglement() if self.entangled else {})
-
-    @property
-    def _judged(self) -> NDArray[np.float32]:
-        return self.people.features[self.people.developers :]
-
-    def _labels(self, name: str) -> NDArray[np.int8]:
-        return self.people.labels[name][self.people.developers :]
 
     def _leaks(self, private: str, released: NDArray[np.generic]) -> dict[str, float]:
         found = self._read(private, released, self.attackers)
@@ -93,14 +86,14 @@ class Judge:
     def raw(self, name: str) -> dict[str, float]:
         """Return how well an attribute is read off raw features, by every measure; measured once."""
         if name not in self._raw:
-            results = self._read(name, self._judged, RAW_CLASSIFIERS).results
+            results = self._read(name, self.people.judged, RAW_CLASSIFIERS).results
             balanced, precision = (max(getattr(r, m) for r in results) for m in ("balanced_accuracy", "mean_precision"))
             more = {"strict": self._strict_raw(name)} if self.strict else {}
             self._raw[name] = {"balanced": balanced, "eq5": precision, **more}
         return self._raw[name]
 
     def _strict_raw(self, name: str) -> float:
-        train, test = verification_halves({name: self._labels(name)}, None, 0)
+        train, test = verification_halves({name: self.people.truth(name)}, None, 0)
         features, labels, first = self.people.features, self.people.labels[name], self.people.developers
         learn, judged = np.concatenate([np.arange(first), first + train]), first + test
         with warnings.catch_warnings():
@@ -113,7 +106,7 @@ class Judge:
         verifier = Verifier(
             (LOOKUP,) if counted else attackers, THRESHOLD, CONFIDENCE, stop_early=False, cross_fitted=0
         )
-        return verifier.verify(released, {name: self._labels(name)}, certified=counted)
+        return verifier.verify(released, {name: self.people.truth(name)}, certified=counted)
 
     def _entanglement(self) -> dict[str, float]:
         names = tuple(self.people.labels)
@@ -154,18 +147,9 @@ PHOTOGRAPHS = 8000
 ATTRIBUTES = {"faces": FACE_ATTRIBUTES, "utkface": UTKFACE_ATTRIBUTES}
 
 
-@dataclass(frozen=True)
-class Crowd:
-    """Who attacks: the paper's and tuned ones, tuned ones only, or everybody; and who reads public attributes."""
-
-    both: tuple[Attacker, ...]
-    tuned: tuple[Attacker, ...]
-    everybody: tuple[Attacker, ...]
-    readers: tuple[Attacker, ...]
-
-
-CROWD = Crowd((*PAPER, *QUICK), QUICK, MODERN, (PAPER[0], PAPER[3], *QUICK))
-QUICK_CROWD = Crowd((PAPER[0], QUICK[0]), QUICK[:1], (PAPER[0], *QUICK[:2]), (PAPER[0],))
+CROWDS = {"": (*PAPER, *QUICK), "-tuned": QUICK, "-everybody": MODERN}
+QUICK_CROWDS = {"": (PAPER[0], QUICK[0]), "-tuned": QUICK[:1], "-everybody": (PAPER[0], *QUICK[:2])}
+"""Who attacks: the paper's and tuned ones, tuned ones only, or everybody."""
 
 HANDFULS: dict[str, tuple[Pair, ...]] = {
     "faces": (
@@ -182,27 +166,28 @@ HANDFULS: dict[str, tuple[Pair, ...]] = {
 
 def tasks(settings: Settings) -> list[Task]:
     """Pose all policies of every collection, then a handful of them to be attacked by everybody."""
-    posed, crowd = [], QUICK_CROWD if settings.quick else CROWD
+    posed, crowds = [], QUICK_CROWDS if settings.quick else CROWDS
+    readers = PAPER[:1] if settings.quick else (PAPER[0], PAPER[3], *QUICK)
     for name, (text, load) in people(settings, FACES, PHOTOGRAPHS).items():
         policies = tuple(permutations(QUICK_ATTRIBUTES if settings.quick else ATTRIBUTES[name], 2))
         handful = tuple(policy for policy in HANDFULS[name] if policy in policies)
         said = f"{text}; 40% make the sifts, 30% teach the attackers, 30% judge. {len(policies)} policies"
-        tuned, everybody = ("ppls-infinite", "symbol"), f"{len(handful)} policies, by every attacker of the verifier."
-        for suffix, about, methods, asked in (
-            ("", f"{said}, attacked by the paper's and tuned ones.", ("ppls",), (policies, crowd.both, crowd.readers)),
-            ("-tuned", "the same, attacked by tuned ones.", tuned, (policies, crowd.tuned, crowd.tuned)),
-            ("-everybody", everybody, ("ppls",), (handful, crowd.everybody, crowd.readers)),
+        for suffix, about, asked, methods in (
+            ("", f"{said}, attacked by the paper's and tuned ones.", policies, ("ppls",)),
+            ("-tuned", "the same, attacked by tuned ones.", policies, ("ppls-infinite", "symbol")),
+            ("-everybody", f"{len(handful)} policies, by every attacker of the verifier.", handful, ("ppls",)),
         ):
-            posed.append(Task(f"{name}{suffix}", about, partial(_pose, load, *asked), methods))
+            attackers = crowds[suffix]
+            judges = (attackers, attackers if suffix == "-tuned" else readers)
+            posed.append(Task(f"{name}{suffix}", about, partial(_pose, load, asked, *judges), methods))
     return posed
 
 
+Attackers = tuple[Attacker, ...]
+
+
 def _pose(
-    load: Callable[[int], People],
-    policies: tuple[Pair, ...],
-    attackers: tuple[Attacker, ...],
-    readers: tuple[Attacker, ...],
-    seed: int,
+    load: Callable[[int], People], policies: tuple[Pair, ...], attackers: Attackers, readers: Attackers, seed: int
 ) -> Problem:
     found = load(seed)
     return Problem(developer_data(found, policies), Judge(found, attackers, readers, entangled=True))
@@ -210,10 +195,9 @@ def _pose(
 
 def developer_data(people: People, policies: tuple[Pair, ...], *, told: bool = False) -> SiftingData:
     """Return what a maker of sifts may see: labels of the developer's people; if `told`, private ones of the others."""
-    first = people.developers
-    labels = {name: column[:first] for name, column in people.labels.items()}
-    private = {name: people.labels[name][first:] for _, name in policies} if told else {}
-    return SiftingData(people.features[:first], labels, people.features[first:], policies, people.scale, private)
+    labels = {name: column[: people.developers] for name, column in people.labels.items()}
+    private = {name: people.truth(name) for _, name in policies} if told else {}
+    return SiftingData(people.own, labels, people.judged, policies, people.scale, private)
 
 
 UNCORRELATED = 0.2

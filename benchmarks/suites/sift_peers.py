@@ -61,8 +61,7 @@ class SymbolJudge:
 
     def __call__(self, answer: Released) -> dict[str, float]:
         """Return the figures of every answer, "policy/figure"."""
-        first = self.people.developers
-        labels = {name: column[first:] for name, column in self.people.labels.items()}
+        labels = {name: self.people.truth(name) for name in self.people.labels}
         scores: dict[str, float] = {}
         for name, released in answer.items():
             public, private = name.partition(":")[0].split("/")
@@ -89,8 +88,8 @@ class SymbolJudge:
     def _raw(self, name: str) -> float:
         """Return the best balanced accuracy from raw features of a classifier that learned from the developer's."""
         if name not in self._best:
-            first, X, y = self.people.developers, self.people.features, self.people.labels[name]
-            self._best[name] = best_raw_accuracy(X[:first], y[:first], X[first:], y[first:]).accuracy
+            known, truth = self.people.labels[name][: self.people.developers], self.people.truth(name)
+            self._best[name] = best_raw_accuracy(self.people.own, known, self.people.judged, truth).accuracy
         return self._best[name]
 
 
@@ -210,13 +209,6 @@ PEERS: dict[str, tuple[str, str, str]] = {
 }
 """Makers by method, arguments and, where there are several, kind; PubLoss and PrivLoss of the reference."""
 
-_LOSSES = {
-    "PubLoss": "pub_loss",
-    "strict PubLoss": "strict_pub_loss",
-    "PrivLoss, all": "priv_loss",
-    "upper limit": "bound",
-}
-
 
 def peers(found: Found) -> Found:
     """Return the figures of every peer, as the method of its name, by policy."""
@@ -256,30 +248,19 @@ def _published(figure: str, found: Found) -> Values:
     return means(f"paper/{figure}", found) or means(figure, found)
 
 
-def _means(found: Found) -> Iterable[Grid]:
-    columns: dict[str, Ask] = {
-        "PubLoss, reference": {"text": {said: known for said, (_, known, _) in PEERS.items()}},
-        "PubLoss, paper's five": {"values": partial(_published, "pub_loss")},
-        "PubLoss, all": {"values": partial(means, "pub_loss")},
-        "strict PubLoss, all": {"values": partial(means, "strict_pub_loss")},
-        "PrivLoss, reference": {"text": {said: known for said, (_, _, known) in PEERS.items()}},
-        "PrivLoss, paper's five": {"values": partial(_published, "priv_loss")},
-        "PrivLoss, all": {"values": partial(means, "priv_loss")},
-        "certified": {"values": partial(means, "certified")},
-        "pass": {"values": partial(passing, "priv_loss")},
-        "accepted": {"values": partial(passing, "bound")},
-    }
-    rows = {said: {"method": said} for said in PEERS}
-    return Table("Means over the policies", rows, "sift", more=columns)(peers(found))
-
-
-def _policies(found: Found) -> Iterable[Grid]:
-    measured = peers(found)
-    for (policy,) in measured.names("policy"):
-        one = measured(policy=policy)
-        rows = {said: {"method": said} for said in PEERS if one(method=said)}
-        columns = " | ".join(["sift", *(f"{said} = {figure}" for said, figure in _LOSSES.items())])
-        yield from Table(f"Public {policy.replace('/', ', private ')}", rows, columns)(one)
+_MEANS_OF_PEERS: dict[str, Ask] = {
+    "PubLoss, reference": {"text": {said: known for said, (_, known, _) in PEERS.items()}},
+    "PubLoss, paper's five": {"values": partial(_published, "pub_loss")},
+    "PubLoss, all": {"values": partial(means, "pub_loss")},
+    "strict PubLoss, all": {"values": partial(means, "strict_pub_loss")},
+    "PrivLoss, reference": {"text": {said: known for said, (_, _, known) in PEERS.items()}},
+    "PrivLoss, paper's five": {"values": partial(_published, "priv_loss")},
+    "PrivLoss, all": {"values": partial(means, "priv_loss")},
+    "certified": {"values": partial(means, "certified")},
+    "pass": {"values": partial(passing, "priv_loss")},
+    "accepted": {"values": partial(passing, "bound")},
+}
+_ROWS = {said: {"method": said} for said in PEERS}
 
 
 BENCHMARK = Benchmark(
@@ -304,7 +285,19 @@ BENCHMARK = Benchmark(
         ),
         Method("exponentiated-gradient", "sifts:exponentiated_gradient"),
     ),
-    tables=(_targets, _means, _policies, _symbols),
+    tables=(
+        _targets,
+        Table("Means over the policies", _ROWS, "sift", more=_MEANS_OF_PEERS, of=peers),
+        Table(
+            "Public/private: {}",
+            _ROWS,
+            "sift | PubLoss = pub_loss | strict PubLoss = strict_pub_loss | PrivLoss, all = priv_loss | upper limit = bound",
+            each="policy",
+            of=peers,
+            measured=True,
+        ),
+        _symbols,
+    ),
     notes=(
         "Makers of symbols all aim at the leak that should be certified within .10 on the judged rows. Two private "
         "attributes are hidden jointly: every question about both. FARE's kind: a tree grown by Gini impurities of "

@@ -1,1 +1,1 @@
-"""A Flower app in which nothing is learned: FedAvg, in the clear or over encrypted sums."""
+"""A Flower app in which nothing is learned: FedAvg in the clear, under SecAgg+ or under masks."""

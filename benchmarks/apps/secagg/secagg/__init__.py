@@ -1,1 +1,0 @@
-"""The app of `latency` for the API that SecAgg+ of Flower has."""
