@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Settings
-from blindsight.data.partition import split
 from blindsight.errors import InputError
 from blindsight.rng import science
-from blindsight.sift.trial import DEVELOPER
+from blindsight.sift.trial import divide_rows
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int8]
@@ -81,9 +80,7 @@ def _caltech(path: Path | None) -> Pictures:
 
     assert path is not None
     dataset = load("caltech101", path=path, background=False)
-    assert dataset.features is not None
-    assert dataset.labels is not None
-    return dataset.features, dataset.labels
+    return np.asarray(dataset.features), np.asarray(dataset.labels)
 
 
 @cache
@@ -92,9 +89,8 @@ def _fetched(name: str) -> Pictures:
     from blindsight.files import cache_folder
 
     dataset = load(name)
-    assert dataset.labels is not None
     pipeline = Embedding() if name == "cifar10" else Thumbnails(side=28)
-    return extract(dataset, pipeline, cache=cache_folder()), dataset.labels
+    return extract(dataset, pipeline, cache=cache_folder()), np.asarray(dataset.labels)
 
 
 def _lack(settings: Settings, name: str) -> str:
@@ -183,7 +179,7 @@ def people(
 
 def divided(features: NDArray[np.float32], labels: dict[str, Labels], seed: int, *, scale: bool) -> People:
     """Put the rows that the seed gives to the developer first."""
-    develop, judge = split(np.zeros(len(features)), (DEVELOPER, 1 - DEVELOPER), stratify=False, random_state=seed)
+    develop, judge = divide_rows(len(features), None, seed)
     order = np.concatenate([develop, judge])
     return People(features[order], {name: column[order] for name, column in labels.items()}, len(develop), scale)
 
@@ -195,12 +191,11 @@ def drawn_faces(count: int, seed: int) -> People:
     from blindsight.data.pixels import PixelFeatures
 
     drawn = faces(count, size=64, random_state=0, pictures_per_person=1)
-    assert drawn.images is not None
-    labels = {name: drawn.attribute(name) for name in FACE_ATTRIBUTES}
+    images, labels = np.asarray(drawn.images), {name: drawn.attribute(name) for name in FACE_ATTRIBUTES}
     order = divided(np.arange(count, dtype=np.float32)[:, None], labels, seed, scale=False)
     rows = order.features[:, 0].astype(np.int64)
-    pixels = PixelFeatures(max_components=COMPONENTS).fit(drawn.images[rows[: order.developers]])
-    return People(pixels.transform(drawn.images[rows]), order.labels, order.developers, scale=False)
+    pixels = PixelFeatures(max_components=COMPONENTS).fit(images[rows[: order.developers]])
+    return People(pixels.transform(images[rows]), order.labels, order.developers, scale=False)
 
 
 @cache

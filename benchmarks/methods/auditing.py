@@ -55,12 +55,8 @@ def _margin(model: MLPClassifier) -> Scorer:
     return fit
 
 
-def _game(given: Suspects) -> Game:
-    return Game(given.X, given.y, np.arange(len(given.X)) % 2 == 0)  # marks are of no use to any attack
-
-
 def _scores(found: Callable[[Game, Scorer], Any], given: Suspects) -> Scores:
-    game = _game(given)
+    game = Game(given.X, given.y, np.arange(len(given.X)) % 2 == 0)  # marks are of no use to any attack
     roc, scores = found(game, _margin(given.model)).roc, np.empty(len(given.X))
     scores[game.member], scores[~game.member] = roc.members, roc.others
     return scores

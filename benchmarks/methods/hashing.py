@@ -42,20 +42,12 @@ RECORD_EPSILONS = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class Searchable:
-    """Features to hash: all that are searched, those that ask, and the few with labels to learn from."""
-
-    database: Floats
-    queries: Floats
-    labelled: tuple[Floats, Labels]
-
-
-@dataclass(frozen=True)
-class Unlabelled:
-    """Rows to learn from, rows to search and rows that ask."""
+    """Rows to learn from, rows to search and rows that ask; and, where labels help, a few rows with labels."""
 
     train: Floats
     database: Floats
     queries: Floats
+    labelled: tuple[Floats, Labels] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,13 +74,13 @@ def by_symbols(scores: NDArray[Any], symbols: NDArray[np.int64]) -> Ranked:
     return {"scores": scores, "symbols": symbols}
 
 
-def blindsight(given: Unlabelled, *, seed: int, bits: int) -> dict[str, Ranked]:
+def blindsight(given: Searchable, *, seed: int, bits: int) -> dict[str, Ranked]:
     """Learn by our ITQ with its defaults: 50 iterations over all rows."""
     function = ITQ(bits, random_state=seed).fit(given.train).function_
     return {"codes": by_codes(function(given.queries), function(given.database))}
 
 
-def by_faiss(given: Unlabelled, *, seed: int, bits: int) -> dict[str, Ranked]:
+def by_faiss(given: Searchable, *, seed: int, bits: int) -> dict[str, Ranked]:
     """Learn by faiss's ITQTransform with its defaults: 50 iterations over a sample of the rows; the seed is its own."""
     transform = faiss.ITQTransform(given.train.shape[1], bits, True)
     transform.train(given.train)
@@ -104,12 +96,17 @@ LEARNERS: dict[str, type[HashLearner]] = {
 }
 
 
+def _learner(name: str, bits: int, seed: int) -> HashLearner:
+    kind: Any = LEARNERS[name]
+    learner: HashLearner = kind(bits) if kind is SH else kind(bits, random_state=seed)
+    return learner
+
+
 def phashing(given: Searchable, *, seed: int, learner: str, bits: int) -> dict[str, Ranked]:
     """Learn from what the learner can use; answer without flips ("inf") and for every epsilon."""
-    kind = LEARNERS[learner]
-    seeded: dict[str, Any] = {} if kind is SH else {"random_state": seed}
-    hasher = kind(bits, **seeded)
-    function = hasher.fit(*(given.labelled if kind.supervised else (given.database,))).function_
+    hasher = _learner(learner, bits, seed)
+    known = given.labelled if hasher.supervised and given.labelled else (given.train,)
+    function = hasher.fit(*known).function_
     queries, codes = function(given.queries), function(given.database)
     flipped = {str(epsilon): flip(codes, bits, paper_beta(epsilon)) for epsilon in CLAIMED_EPSILONS}
     return {epsilon: by_codes(queries, items) for epsilon, items in {"inf": codes, **flipped}.items()}
@@ -126,8 +123,7 @@ _SYMBOLS = {1: 3, 2: 6, 4: 10, 8: 32}
 
 def hidden_nowhere(given: PrivateCollection, *, seed: int, learner: str, bits: int) -> dict[str, Ranked]:
     """Search by codes without noise, learned from the private rows themselves."""
-    kind = LEARNERS[learner]
-    hasher = (kind(bits) if kind is SH else kind(bits, random_state=seed)).fit(given.private)
+    hasher = _learner(learner, bits, seed).fit(given.private)
     return {"none": by_codes(hasher.transform(given.queries), hasher.transform(given.private))}
 
 

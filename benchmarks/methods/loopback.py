@@ -119,9 +119,7 @@ def latency(given: Rounds, *, seed: int, kind: str, launcher: str) -> LatencyAns
         nodes += [federation.generator_node()] if kind == "masks" else []
         with Loopback(APP, nodes, folder / "flower", warm=launcher == "warm") as network:
             parties, before, begun = Processes.now(), sample(), time.monotonic()
-            number = network.run(settings)
-            if (status := network.wait(number, given.most_seconds)) != "finished:completed":
-                raise ServiceError(f"the run ended as {status}: {network.log(number)[-2000:]}")
+            _play(network, settings, given.most_seconds)
             submitted, after = time.monotonic() - begun, sample()
             ended = Processes.now()
             cpu = {name: ended.cpu(pid) - parties.cpu(pid) for name, pid in network.processes.items()}
@@ -129,6 +127,13 @@ def latency(given: Rounds, *, seed: int, kind: str, launcher: str) -> LatencyAns
     others = (after.all - before.all - (after.ours - before.ours)) / submitted
     means, ended = [mean for _, mean in ends], [end for end, _ in ends]
     return LatencyAnswer(means=means, ends=ended, cpu=cpu, others=others, submitted=submitted)
+
+
+def _play(network: Loopback, config: dict[str, ConfigValue], seconds: float) -> None:
+    """Play a run to its end."""
+    number = network.run(config)
+    if (status := network.wait(number, seconds)) != "finished:completed":
+        raise ServiceError(f"the run ended as {status}: {network.log(number)[-2000:]}")
 
 
 WARM_UP = 1  # rounds that are not counted: the first one also sets users up
@@ -197,7 +202,9 @@ def deployed(given: Deployment, *, seed: int, scheme: Scheme) -> LoopbackAnswer:
         begun = time.monotonic()
         with Watch(lambda: _finished_rounds(federation)) as watch, federation.loopback(warm=False) as network:
             started = time.monotonic()
-            _learn(network, federation.run_config(**given.settings(scheme)), given.most_seconds)
+            config = federation.run_config(**given.settings(scheme))
+            most = given.most_seconds  # which only the whole run can miss
+            _play(network, {**config, "validation": "", "round-seconds": most, "step-seconds": most}, most)
             ended, idle = time.monotonic(), idle_cores()
         report = json.loads((federation.out / "report.json").read_text())
         weights = LinearModel.load(federation.out / "model.npz").weights
@@ -216,14 +223,6 @@ def deployed(given: Deployment, *, seed: int, scheme: Scheme) -> LoopbackAnswer:
         },
         predicted=calibrate(setting, repeats=1).predict(given.owners, given.weights),
     )
-
-
-def _learn(network: Loopback, config: dict[str, ConfigValue], seconds: float) -> None:
-    """Play a run to its end, with deadlines that only the whole run can miss."""
-    number = network.run({**config, "validation": "", "round-seconds": seconds, "step-seconds": seconds})
-    if (status := network.wait(number, seconds)) != "finished:completed":
-        rounds = network.log(number).count("Round ")
-        raise ServiceError(f"the run ended as {status} after {rounds} rounds.")
 
 
 def idle_cores() -> float:

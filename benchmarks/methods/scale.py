@@ -4,15 +4,8 @@ Keys, permutations, ciphertexts and receipts of a simulated round are real, and 
 owner draws its update when it is asked, contributes and is dropped; it is charged for what it would prepare on its own
 machine. A few owners, spread over all, stay to read the answer, and stand for all.
 
-No cost is typed in. `calibrate` plays four small rounds and fits to each figure the quantities it must depend on, with
-costs that are never negative; `predict` applies them to a round of any size (`suites/scale_owners` has both):
-
-    encryption, a contribution's bytes     1, ciphertexts an owner sends
-    reading the answer, its bytes          1, weights; the bytes also owners, whom it names
-    adding one contribution                1, ciphertexts in it
-    closing, the request's bytes           1, owners (each has a receipt), ciphertexts of the sum
-    decryption                             the same
-    a set-up message                       1, owners (it tells everyone's key)
+No cost is typed in. `calibrate` plays four small rounds and fits to each figure the quantities it must depend on
+(`_TERMS`), with costs that are never negative; `predict` applies them to a round of any size.
 
 *Where it holds.* The window table with which an owner encrypts grows in steps (`crypto.paillier`): an owner's
 encryption is calibrated on 16 to 800 ciphertexts, and predicted too high beyond. Seconds are CPU seconds of one core of
@@ -148,12 +141,12 @@ _TERMS: dict[str, Callable[[Size], tuple[float, ...]]] = {
     "encrypt": lambda size: (1, size.sent),
     "read": lambda size: (1, size.weights),
     "add": lambda size: (1, size.sent),
-    "close": lambda size: (1, size.owners, size.opened),
+    "close": lambda size: (1, size.owners, size.opened),  # each owner has a receipt
     "decrypt": lambda size: (1, size.owners, size.opened),
     "contribution": lambda size: (1, size.sent),
     "request": lambda size: (1, size.owners, size.opened),
-    "answer": lambda size: (1, size.owners, size.weights),
-    "set-up message": lambda size: (1, size.owners),
+    "answer": lambda size: (1, size.owners, size.weights),  # it names the owners
+    "set-up message": lambda size: (1, size.owners),  # it tells everyone's key
 }
 FIGURES = tuple(_TERMS)
 _BY_OWNERS = ("close", "decrypt", "request", "answer", "set-up message")
@@ -180,6 +173,12 @@ class Setting:
         if self.scheme == "bfv":
             return bfv.parameters_for(_largest_sum(self.slot_bits)).degree
         return SlotPacking.for_key(self.key_bits, slot_bits=self.slot_bits).slots
+
+    def key(self) -> Any:
+        """Make a key pair."""
+        if self.scheme == "bfv":
+            return bfv.generate_keys(max_sum=_largest_sum(self.slot_bits))
+        return paillier.generate_keys(self.key_bits, insecure=self.insecure)
 
     def size(self, owners: int, weights: int) -> Size:
         """Return the round of so many owners; supports are independent, so that the sum covers what chance leaves."""
@@ -244,7 +243,7 @@ def calibrate(setting: Setting, *, weights: int = 200_000, owners: int = 60, rep
 
     Every round is played `repeats` times and the median counts, because a busy machine is slow now and then.
     """
-    small, key = setting.per_ciphertext, _key(setting)
+    small, key = setting.per_ciphertext, setting.key()
     probes = [(3, small), (owners, small), (3, weights), (9, weights // 8)]
     runs = [[measure(_play(setting, key, *probe)) for probe in probes] for _ in range(repeats)]
     sizes = [size for size, _ in runs[0]]  # the same in all
@@ -306,13 +305,7 @@ def _largest_sum(slot_bits: int) -> int:
     return (1 << (slot_bits - 1)) - 1
 
 
-def _key(setting: Setting) -> paillier.PrivateKey | bfv.SecretKey:
-    if setting.scheme == "bfv":
-        return bfv.generate_keys(max_sum=_largest_sum(setting.slot_bits))
-    return paillier.generate_keys(setting.key_bits, insecure=setting.insecure)
-
-
-def _play(setting: Setting, key: paillier.PrivateKey | bfv.SecretKey, owners: int, weights: int) -> SimulatedRound:
+def _play(setting: Setting, key: Any, owners: int, weights: int) -> SimulatedRound:
     """Play a round in which every owner changes as much as it may, at places of its own."""
     terms = setting.terms(owners, weights)
     if not terms.sparse:
@@ -530,17 +523,14 @@ def played(given: Round, *, seed: int, scheme: Scheme) -> ScaleAnswer:
 
 
 def _play_round(given: Round, scheme: Scheme) -> SimulatedRound:
-    sparse: dict[str, Any] = {}
-    key: Any = bfv.generate_keys(max_sum=2**31 - 1) if scheme == "bfv" else None
-    if key is None:
-        sparse = {"capacity": given.capacity, "key_bits": given.key_bits, "insecure": given.insecure}
-        key = paillier.generate_keys(given.key_bits, insecure=given.insecure)
+    sparse: dict[str, Any] = {"capacity": given.capacity, "key_bits": given.key_bits, "insecure": given.insecure}
     terms = Terms(
         scheme=scheme,
         run="benchmark",
         members=given.users,
         dimension=given.weights,
         fraction_bits=FRACTION_BITS,
-        **sparse,
+        **({} if scheme == "bfv" else sparse),
     )
+    key = Setting(scheme, key_bits=given.key_bits, insecure=given.insecure).key()
     return simulated_round(terms, given.update, key=key)

@@ -61,6 +61,19 @@ class SiftingData:
     told: Mapping[str, Labels] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class LabelledRows:
+    """Features with a public and a private label; they may be too large to be copied for each method: read-only."""
+
+    features: NDArray[np.float32]
+    public: NDArray[np.int8]
+    private: NDArray[np.int8]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        self.features.setflags(write=False)
+        return self
+
+
 Released = dict[str, NDArray[Any]]
 """What is let out of the judged people: numbers (n, K), or symbols as whole numbers, by `key`."""
 
@@ -429,27 +442,18 @@ MAKERS: dict[str, Callable[..., LinearSift]] = {
 _CHEATS = {"collinear_pair": collinear_pair, "low_digits": low_digits, "xor_hash": xor_hash}
 
 
-@dataclass(frozen=True)
-class AppData:
-    """An app's own labelled pictures, as whole numbers."""
-
-    features: NDArray[np.float32]
-    public: NDArray[np.int8]
-    private: NDArray[np.int8]
-
-
-def honest(given: AppData, *, seed: int) -> Cheat:
+def honest(given: LabelledRows, *, seed: int) -> Cheat:
     """Hide nothing: five numbers of PPLS without private covariance, and no decoder."""
     sift = PPLS(5, float("inf")).fit(given.features, given.public, given.private).sift_
     return Cheat("honest", sift.apply, lambda released: np.zeros(len(released), dtype=np.int8), sift)
 
 
-def cheating(given: AppData, *, seed: int, cheat: str) -> Cheat:
+def cheating(given: LabelledRows, *, seed: int, cheat: str) -> Cheat:
     """Smuggle by the named cheat."""
     return _CHEATS[cheat](given.features, given.public, given.private)
 
 
-def few_symbols(given: AppData, *, seed: int, levels: int) -> Cheat:
+def few_symbols(given: LabelledRows, *, seed: int, levels: int) -> Cheat:
     """Smuggle a bit XOR a hash beside one of few levels, so that it can be declared as symbols."""
     return xor_hash(given.features, given.public, given.private, levels=levels)
 
@@ -556,19 +560,6 @@ random_forest = _for_each_label(lambda seed, trees: RandomForestClassifier(trees
 neural_network = _for_each_label(
     lambda seed, units, epochs: MLPClassifier((units,), activation="tanh", max_iter=epochs, random_state=seed)
 )
-
-
-@dataclass(frozen=True)
-class LabelledRows:
-    """Features with a public and a private label; too large to be copied for each method, so they are read-only."""
-
-    features: NDArray[np.float32]
-    public: NDArray[np.int8]
-    private: NDArray[np.int8]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        self.features.setflags(write=False)
-        return self
 
 
 @dataclass(frozen=True)

@@ -65,13 +65,12 @@ def _pose(count: int, seed: int) -> Problem:
 
     drawn = _faces(count)
     train, test = (drawn.take(rows) for rows in train_test(drawn, test=0.5, stratify=False, random_state=seed))
-    assert train.images is not None
-    assert test.images is not None
-    pixels = PixelFeatures().fit(train.images)
-    features = pixels.transform(train.images)
+    images, others = np.asarray(train.images), np.asarray(test.images)
+    pixels = PixelFeatures().fit(images)
+    features = pixels.transform(images)
     scale = np.sqrt(np.mean(features**2))  # one for all: whitening would drown the attributes in noise
     labels, answers = (np.stack([part.attribute(name) for name in ATTRIBUTES], axis=1) for part in (train, test))
-    given = Halves(features / scale, labels, pixels.transform(test.images) / scale)
+    given = Halves(features / scale, labels, pixels.transform(others) / scale)
     return Problem(given, partial(score, answers))
 
 

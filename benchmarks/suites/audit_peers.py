@@ -39,12 +39,11 @@ def _members(rows: int, seed: int) -> Problem:
     from blindsight.data import load
 
     digits = load("digits")
-    assert digits.images is not None
-    assert digits.labels is not None
+    images, labels = np.asarray(digits.images), np.asarray(digits.labels)
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(len(digits))[:rows]
-    X = digits.images[chosen].reshape(rows, -1).astype(np.float32) / np.float32(255)
-    y, member = digits.labels[chosen], rng.permutation(rows) < rows // 2
+    X = images[chosen].reshape(rows, -1).astype(np.float32) / np.float32(255)
+    y, member = labels[chosen], rng.permutation(rows) < rows // 2
     given = Suspects(X, y, network(X[member], y[member], seed))
     wrapped(given.model)  # ART takes a second to import, which is nobody's time
     return Problem(given, partial(_found, member))

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
-from benchmarks.methods.hashing import CLAIMED_EPSILONS, Labels, Ranked, Searchable, Unlabelled
+from benchmarks.methods.hashing import CLAIMED_EPSILONS, Labels, Ranked, Searchable
 from benchmarks.pictures import described, drawn, pictures, usable
 from benchmarks.table import Ask, Claim, Found, Grid, Rows, Table, cpu, ratios, verdict
 from blindsight.errors import InputError
@@ -200,7 +200,8 @@ def _pose_tables(settings: Settings, seed: int) -> Problem:
     queries = database + rng.choice(len(labels) - database, asked, replace=False)
     classes = (np.flatnonzero(labels[:database] == number) for number in range(labels.max() + 1))
     known = np.concatenate([rng.choice(rows, each, replace=False) for rows in classes])
-    given = Searchable(features[:database], features[queries], (features[known], labels[known]))
+    items = features[:database]
+    given = Searchable(items, items, features[queries], (features[known], labels[known]))
     return Problem(given, partial(score, labels[queries], labels[:database]))
 
 
@@ -208,7 +209,7 @@ def _pose_rotation(settings: Settings, seed: int) -> Problem:
     features, labels = pictures(settings, "fashion-mnist")
     sizes = (310, 310, 100) if settings.quick else (20_000, 20_000, 500)
     train, database, queries = _parts(len(labels), sizes, seed)
-    given = Unlabelled(features[train], features[database], features[queries])
+    given = Searchable(features[train], features[database], features[queries])
     return Problem(given, partial(score, labels[queries], labels[database]))
 
 
@@ -216,7 +217,7 @@ def _pose_timed(rows: int, width: int, seed: int) -> Problem:
     """Learn from many rows and hash few, so that it is learning which is timed."""
     features, labels = drawn(rows, width)
     _, database, queries = _parts(rows, (0, rows // 5, rows // 100), seed)
-    given = Unlabelled(features, features[database], features[queries])
+    given = Searchable(features, features[database], features[queries])
     return Problem(given, partial(score, labels[queries], labels[database]))
 
 

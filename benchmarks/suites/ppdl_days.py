@@ -41,9 +41,7 @@ def pixels(settings: Settings) -> Labelled:
     from blindsight.data import load
 
     dataset = load("cifar10")
-    assert dataset.images is not None
-    assert dataset.labels is not None
-    return _of_classes(np.asarray(dataset.images), dataset.labels)
+    return _of_classes(np.asarray(dataset.images), np.asarray(dataset.labels))
 
 
 def _of_classes(inputs: NDArray[Any], labels: NDArray[np.int64]) -> Labelled:

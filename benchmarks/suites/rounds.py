@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
-from benchmarks.methods.mask_round import MaskAnswer, MaskRound
-from benchmarks.methods.rounds import SLOT_BITS, Round, RoundAnswer
+from benchmarks.methods.rounds import SLOT_BITS, MaskAnswer, MaskRound, Round, RoundAnswer
 from benchmarks.results import Result
 from benchmarks.table import Ask, Claim, Claims, Found, Grid, Table, Values, ratios
 from blindsight.crypto.encoding import SlotPacking
@@ -327,23 +326,16 @@ NAMES = {"masks": "Blindsight, masks", "SecAggPlus": "Flower, SecAgg+", "FedAvg"
 SIMULATED, SIMULATED_WEIGHTS = (10, 100, 1000), 10_000
 
 
-def _mask_tasks(settings: Settings) -> list[Task]:
-    shrink = 100 if settings.quick else 1
-    return [
-        Task(name, f"{size // shrink:,} random weights of {MEMBERS} members.", partial(_pose, MEMBERS, size // shrink))
-        for name, size in SIZES.items()
-    ]
+def _masked(sizes: dict[str, tuple[int, int]]) -> list[Task]:
+    """Pose rounds of so many members and weights, by name."""
+    said = "{1:,} random weights of {0:,} members."
+    return [Task(name, said.format(*size), partial(_pose, *size)) for name, size in sizes.items()]
 
 
-def _simulated_tasks(settings: Settings) -> list[Task]:
+def _simulated(settings: Settings) -> list[Task]:
     """Pose ten members to a quick run, up to a thousand to a full one."""
     most = 10 if settings.quick else 1000 if settings.full else 100
-    said = f"{SIMULATED_WEIGHTS:,} random weights of {{:,}} members."
-    return [
-        Task(f"{members}", said.format(members), partial(_pose, members, SIMULATED_WEIGHTS))
-        for members in SIMULATED
-        if members <= most
-    ]
+    return _masked({f"{members}": (members, SIMULATED_WEIGHTS) for members in SIMULATED if members <= most})
 
 
 def _pose(members: int, weights: int, seed: int) -> Problem:
@@ -367,11 +359,11 @@ def _against(other: str, found: Found) -> Values:
 MASKS_ROUND = Benchmark(
     name="masks-round",
     title="One round of secure averaging: masks, SecAgg+, FedAvg",
-    tasks=_mask_tasks,
+    tasks=lambda settings: _masked({n: (MEMBERS, size // (100 if settings.quick else 1)) for n, size in SIZES.items()}),
     methods=(
-        Method("masks", "mask_round:blindsight", {"rounds": 2}),
-        Method("SecAggPlus", "mask_round:secagg_plus", {"rounds": 2}),
-        Method("FedAvg", "mask_round:fedavg", {"rounds": 2}),
+        Method("masks", "rounds:blindsight", {"rounds": 2}),
+        Method("SecAggPlus", "rounds:secagg_plus", {"rounds": 2}),
+        Method("FedAvg", "rounds:fedavg", {"rounds": 2}),
     ),
     tables=(
         Table(
@@ -400,10 +392,10 @@ MASKS_ROUND = Benchmark(
 SIMULATED_MEMBERS = Benchmark(
     name="simulated-members",
     title="Virtual members over Flower's messages",
-    tasks=_simulated_tasks,
+    tasks=_simulated,
     methods=(
-        Method("masks", "mask_round:blindsight", {"rounds": 1}),
-        Method("FedAvg", "mask_round:fedavg", {"rounds": 1}),
+        Method("masks", "rounds:blindsight", {"rounds": 1}),
+        Method("FedAvg", "rounds:fedavg", {"rounds": 1}),
     ),
     tables=(
         Table(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
-from benchmarks.methods.sifts import AppData, Floats, Labels
+from benchmarks.methods.sifts import Floats, LabelledRows, Labels
 from benchmarks.pictures import FACES, UTKFACE_FILE, People, divided, utkface_path
 from benchmarks.suites.sift_matrix import CONFIDENCE, THRESHOLD
 from benchmarks.table import Ask, Found, Grid, Table, Values, listed
@@ -123,7 +123,7 @@ def _pose_holes(numbers: int, seed: int) -> Problem:
 
 def _pose(name: str, load: Callable[[], Rows], quick: bool, seed: int) -> Problem:
     people, (public, private) = divided(*load(), seed, scale=True), POLICIES[name]
-    given = AppData(people.own, *(people.labels[name][: people.developers] for name in (public, private)))
+    given = LabelledRows(people.own, *(people.labels[name][: people.developers] for name in (public, private)))
     crowds = (PAPER[:2], (PAPER[0], *QUICK[:2])) if quick else (PAPER, MODERN)
     return Problem(given, Platform(people, (public, private), *crowds))
 
@@ -142,8 +142,7 @@ def _drawn_faces() -> Rows:
     from blindsight.data.faces import faces
 
     drawn = faces(FACES, size=64, random_state=0, pictures_per_person=1)
-    assert drawn.images is not None
-    return _grey(drawn.images), {name: drawn.attribute(name) for name in POLICIES["faces"]}
+    return _grey(np.asarray(drawn.images)), {name: drawn.attribute(name) for name in POLICIES["faces"]}
 
 
 @cache
@@ -151,8 +150,7 @@ def _photographs(path: Path) -> Rows:
     from blindsight.data import load
 
     dataset = load("utkface", path=path, count=2 * FACES)
-    assert dataset.images is not None
-    return _grey(dataset.images), {name: dataset.attribute(name) for name in POLICIES["utkface"]}
+    return _grey(np.asarray(dataset.images)), {name: dataset.attribute(name) for name in POLICIES["utkface"]}
 
 
 def _grey(images: NDArray[np.uint8]) -> Floats:

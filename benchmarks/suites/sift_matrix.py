@@ -252,13 +252,8 @@ def _shown(found: Found) -> list[str]:
     return [name for name in COLLECTIONS if found(name, "ppls")]
 
 
-def _collections(found: Found) -> list[Grid]:
+def _collections(found: Found) -> Iterable[Grid]:
     """Show the tables of every collection."""
-    return [grid for name in _shown(found) for grid in _collection(name, found)]
-
-
-def _collection(name: str, found: Found) -> list[Grid]:
-    ppls, said = _policies(found, name, "ppls"), COLLECTIONS[name]
     averages: dict[str, Ask] = {}
     paper = {}
     for side, loss in (("pub", "PubLoss"), ("priv", "PrivLoss")):
@@ -267,9 +262,14 @@ def _collection(name: str, found: Found) -> list[Grid]:
             averages[f"{loss}, Eq. 5, the paper's ({where})"] = {"values": partial(means, f"paper/{side}_loss_eq5")}
         averages[f"{loss}, balanced accuracy, the paper's"] = {"values": partial(means, f"paper/{side}_loss")}
         averages[f"{loss}, balanced accuracy, tuned ones too"] = {"values": partial(means, f"{side}_loss")}
-    hundredfold = Found(replace(r, score={k: 100 * v for k, v in r.score.items()}) for r in ppls)
-    tables = Table(f"Averages on {said}, {MAKERS['ppls']} (points)", averages, digits=2, paper=paper)(hundredfold)
-    return [*tables, *_passing(name, found), _regressions(name, ppls), *_everybody(name, found), _matrix(name, ppls)]
+    for name in _shown(found):
+        ppls, title = _policies(found, name, "ppls"), f"Averages on {COLLECTIONS[name]}, {MAKERS['ppls']} (points)"
+        hundredfold = ppls.adding(lambda r: {k: 100 * v for k, v in r.score.items()})
+        yield from Table(title, averages, digits=2, paper=paper)(hundredfold)
+        yield from _passing(name, found)
+        yield _regressions(name, ppls)
+        yield from _everybody(name, found)
+        yield _matrix(name, ppls)
 
 
 def _passing(name: str, found: Found) -> Iterable[Grid]:

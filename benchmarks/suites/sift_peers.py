@@ -291,7 +291,8 @@ BENCHMARK = Benchmark(
         Table(
             "Public/private: {}",
             _ROWS,
-            "sift | PubLoss = pub_loss | strict PubLoss = strict_pub_loss | PrivLoss, all = priv_loss | upper limit = bound",
+            "sift | PubLoss = pub_loss | strict PubLoss = strict_pub_loss | PrivLoss, all = priv_loss | "
+            "upper limit = bound",
             each="policy",
             of=peers,
             measured=True,

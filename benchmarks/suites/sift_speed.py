@@ -38,10 +38,12 @@ def tasks(settings: Settings) -> list[Task]:
     ]
     sizes = ((300, 60), (400, 80)) if settings.quick else FITS
     for n, d in sizes:
-        posed.append(Task(f"fit-{d}", f"{n:,} drawn rows of {d:,} features.", partial(_pose_fit, n, d), ("fit",)))
+        posed.append(
+            Task(f"fit-{d}", f"{n:,} drawn rows of {d:,} features.", partial(_pose_fit, n, d, False), ("fit",))
+        )
     n, d = sizes[0]
     text = f"covariances of {d:,} such features with either attribute."
-    return [*posed, Task(f"dense-{d}", text, partial(_pose_dense, n, d), ("dense",))]
+    return [*posed, Task(f"dense-{d}", text, partial(_pose_fit, n, d, True), ("dense",))]
 
 
 def _pose(leak: float, rows: int, seed: int) -> Problem:
@@ -55,14 +57,10 @@ def _pose(leak: float, rows: int, seed: int) -> Problem:
     return Problem(given, partial(score, private[half:]))
 
 
-def _pose_fit(rows: int, features: int, seed: int) -> Problem:
+def _pose_fit(rows: int, features: int, dense: bool, seed: int) -> Problem:
     given = _drawn(rows, features, seed)
-    return Problem(given, partial(objective, _covariances(given)))
-
-
-def _pose_dense(rows: int, features: int, seed: int) -> Problem:
-    given = _covariances(_drawn(rows, features, seed))
-    return Problem(given, partial(objective, given))
+    covariances = _covariances(given)
+    return Problem(covariances if dense else given, partial(objective, covariances))
 
 
 def _drawn(rows: int, features: int, seed: int) -> LabelledRows:

@@ -419,12 +419,10 @@ def _faces(draws: int, seed: int) -> Draws:
     from blindsight.sift.ppls import PPLS
 
     drawn = faces(DRAWN * PICTURES, size=64, random_state=seed, pictures_per_person=PICTURES)
-    assert drawn.images is not None
-    assert drawn.persons is not None
-    who = np.unique(drawn.persons, return_inverse=True)[1]
+    images, who = np.asarray(drawn.images), np.unique(np.asarray(drawn.persons), return_inverse=True)[1]
     mine, theirs = who < DEVELOPERS, who >= DEVELOPERS
-    pixels = PixelFeatures(max_components=60).fit(drawn.images[mine])
-    X, labels = pixels.transform(drawn.images), {name: drawn.attribute(name) for name in (PUBLIC, PRIVATE)}
+    pixels = PixelFeatures(max_components=60).fit(images[mine])
+    X, labels = pixels.transform(images), {name: drawn.attribute(name) for name in (PUBLIC, PRIVATE)}
     sift = PPLS(1, 1.0, scale=False).fit(X[mine], labels[PUBLIC][mine], labels[PRIVATE][mine]).sift_
     bits = with_few_levels(sift, X[mine], 2).apply(X)[:, 0]
     everybody, rng, found = np.unique(who[theirs]), np.random.default_rng(seed), []
@@ -454,7 +452,6 @@ def _orl_pixels() -> tuple[NDArray[np.float64], NDArray[np.int64]] | None:
         photographs = load("orl")
     except DataError:
         return None
-    assert photographs.images is not None
     small = np.asarray(photographs.images, dtype=np.float64)[:, ::4, ::4].reshape(len(photographs), -1)
     return small, np.unique(np.asarray(photographs.persons), return_inverse=True)[1]
 
