@@ -127,6 +127,5 @@ BENCHMARK = Benchmark(
         "looks at outputs and labels; ours look at each row's fit in every shadow.",
         "Opacus has no auditor of its own: its optimiser is on trial. Bounds are those of the literature (events: "
         "Jagielski et al. 2020; one run: Steinke et al. 2023, each run a canary) and ours for Gaussian noise.",
-        "privacy-meter is not among the methods: it was not tried here.",
     ),
 )

@@ -290,7 +290,6 @@ BENCHMARK = Benchmark(
         "Reference: an earlier measurement by other code with the same sizes and random ties.",
         "The best length is chosen by looking at the results, which nobody could do in earnest: it flatters randomised "
         "response and the Hamming ball. Lengths tried: " + ", ".join(map(str, LENGTHS)) + " bits of ITQ.",
-        "The local mode counts kinds in the public pictures and chooses symbols from epsilon: see the last table.",
         "Features have unit length. Functions, codebooks and classifiers are learned from public pictures, except by "
         "the central mode and where nothing is hidden.",
     ),

@@ -466,7 +466,6 @@ LOOPBACK = Benchmark(
         "`block-dphe` has 3072-bit keys and sends a tenth of the blocks; `bfv` sends all weights, 17 bytes each.",
         "Nodes ask the SuperLink for work every 3 seconds, and every message to one is handled by a process that "
         "starts for it. Of CPU seconds, those that idle processes use (measured after each run) are shown apart.",
-        "Wall time is that of the machine as it was: the table says how many of its cores other work used meanwhile.",
     ),
     runs=1,
 )

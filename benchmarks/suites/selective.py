@@ -287,8 +287,6 @@ COST = Benchmark(
         "parameters, training, selection, upload, addition and receipt, in one process on one thread. A participant's "
         "part of it is without what the server does, which is another machine's. The plain loop is torch's, from bytes "
         "to parameters.",
-        "CPU time of a step depends on what else the machine does; the ratio is of blocks next to each other.",
-        "With everything shared the result must be that of the plain loop bit for bit.",
     ),
     runs=3,
 )

@@ -88,7 +88,6 @@ BENCHMARK = Benchmark(
     notes=(
         "Needs wrk (Debian: apt-get install wrk). It sends the next request of a connection when the one before it was "
         "answered; its CPU time is shown beside the service's, which with PostgreSQL includes the database.",
-        "Wall times are for a machine with nothing else to do; what the service needs of a core is the CPU time.",
         "Before an answer leaves, its release is in the log, written through to the disk under a signed head that a "
         "witness file holds: two waits, which releases that arrive together share.",
         "Memory: a million releases in batches of a hundred, then 200,000 one a request. All frames of these grants "

@@ -16,6 +16,18 @@ def tables(benchmark, results):
     return {grid.title: {row[0]: tuple(row[1:]) for row in grid.rows} for grid in shown(benchmark, results)}
 
 
+def rows(benchmark, results, title):
+    """Return the rows, by name, of the first table whose title begins so."""
+    return next((found for said, found in tables(benchmark, results).items() if said.startswith(title)), {})
+
+
+def posed(tasks, name, seed=0, **settings):
+    """Return a quick problem of this task."""
+    from benchmarks.harness import Settings
+
+    return next(task for task in tasks(Settings(quick=True, **settings)) if task.dataset == name).pose(seed)
+
+
 @pytest.fixture
 def in_process(monkeypatch):
     """Methods that measure in a process of their own do so in this one, which saves starting Python."""

@@ -10,7 +10,7 @@ from benchmarks.methods.rounds import Measured, RoundAnswer
 from benchmarks.results import Result
 from benchmarks.suites.rounds import CROWD, CROWD_SETTING, DPHE_ROUND, WEIGHTS, Case, Setting, cases, score
 from blindsight.errors import InputError
-from tests.benchmarks.conftest import tables
+from tests.benchmarks.conftest import rows
 
 TINY = Setting(310, 90.0, 1024, users=3)
 
@@ -95,10 +95,6 @@ def result(setting, method, seed=0, session="monday", **figures):
     return Result("dphe-round", case.dataset, method, {}, seed, score=base | {"share": 1.0} | figures, session=session)
 
 
-def rows(results, title):
-    return next((rows for said, rows in tables(DPHE_ROUND, results).items() if said.startswith(title)), {})
-
-
 def test_targets_are_judged_run_by_run():
     setting = Setting(WEIGHTS, 90.0)
     name = "2048 bits, 90% zero, own supports: python-paillier, touched places / block-dphe"
@@ -111,16 +107,19 @@ def test_targets_are_judged_run_by_run():
         result(setting, "python-paillier", seed=2, encrypt=450.0),
         result(setting, "block-dphe", seed=2, session="tuesday", encrypt=1.0, megabytes=0.19),
     ]
-    found = rows(results, "Targets")
+    found = rows(DPHE_ROUND, results, "Targets")
     assert found[name] == ((300, 225), "at least 300", "undecided")
     assert found[name.replace("touched", "all")] == ((900, 225), "at least 300", "undecided")
     assert found["2048 bits, 90% zero, own supports: block-dphe, megabytes a user"][2] == "undecided"
     assert found[name.replace("2048", "3072")] == ((), "at least 600", "not measured")
     assert found["2048 bits, 90% zero, own supports: block-dphe / block-dphe-16"] == ((2,), "at least 1.3", "reached")
-    assert [rows(part, "Targets")[name][-1] for part in (results[:2], results[2:4])] == ["reached", "missed"]
+    assert [rows(DPHE_ROUND, part, "Targets")[name][-1] for part in (results[:2], results[2:4])] == [
+        "reached",
+        "missed",
+    ]
     others = [result(Setting(size, 90.0), "block-dphe", decrypt=size / 1e5) for size in (100_000, 1_000_000)]
     others += [result(Setting(WEIGHTS), name, encrypt=took) for name, took in (("bfv", 1.4), ("TenSEAL-BFV", 1.0))]
-    found = rows([*others, result(CROWD_SETTING, CROWD, **{"peak megabytes": 150.0})], "Targets")
+    found = rows(DPHE_ROUND, [*others, result(CROWD_SETTING, CROWD, **{"peak megabytes": 150.0})], "Targets")
     assert found["bfv / TenSEAL's BFV"] == ((pytest.approx(1.4),), "at most 1.3", "missed")
     assert found["block-dphe, 1,000,000 / 100,000 weights"] == ((10,), "at most 11", "reached")
     assert found["block-dphe, 1,000,000 weights of 100 users, peak megabytes"] == ((150,), "at most 2000", "reached")
@@ -129,7 +128,9 @@ def test_targets_are_judged_run_by_run():
 def test_costs_name_what_was_extrapolated_and_the_paper_stands_beside_the_full_size_only():
     setting = Setting(WEIGHTS, 90.0, 3072)
     scores = {"encrypt": 4.0, "aggregate": 2.0, "decrypt": 1.0, "decrypt all": 3.0, "table": 0.5, "megabytes": 9.0}
-    found = rows([result(setting, "python-paillier", share=0.00155, **scores)], "A round with a 3072-bit key")
+    found = rows(
+        DPHE_ROUND, [result(setting, "python-paillier", share=0.00155, **scores)], "A round with a 3072-bit key"
+    )
     line = "90% zero, own supports: python-paillier"
     assert found[f"{line}, all places"] == ((4,), (0.5,), (2,), (3,), (9,), (9,), "0.15%")
     assert found[f"{line}, touched places"] == ((4,), (0.5,), (2,), (1,), (7,), (9,), "0.15%")
@@ -138,5 +139,5 @@ def test_costs_name_what_was_extrapolated_and_the_paper_stands_beside_the_full_s
         (Setting(WEIGHTS, 79.1, 1024), ("186.0", (90,), "-96.0")),
         (cases(True)[1].setting, ((90,),)),
     ):
-        found = rows([result(setting, "python-paillier", encrypt=90.0)], "Table 2")
+        found = rows(DPHE_ROUND, [result(setting, "python-paillier", encrypt=90.0)], "Table 2")
         assert found["79.1% zero: python-paillier"] == beside

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from benchmarks.harness import Settings
 from benchmarks.methods import hashing
 from benchmarks.results import Result
 from benchmarks.suites import hash_private
@@ -11,13 +10,7 @@ from benchmarks.suites.hash_private import REFERENCE, best
 from benchmarks.table import Found
 from blindsight.search.evaluation import SymbolSearcher
 from blindsight.search.localmode import LocalHasher
-from tests.benchmarks.conftest import tables
-
-QUICK = Settings(quick=True)
-
-
-def posed(name):
-    return next(task for task in hash_private.tasks(QUICK) if task.dataset == name).pose(0)
+from tests.benchmarks.conftest import posed, tables
 
 
 @pytest.mark.parametrize("half", [False, True])
@@ -29,13 +22,13 @@ def test_no_row_is_in_two_parts_and_half_of_the_classes_may_be_kept_from_the_pub
     public, private, queries = (np.unique(labels[part]) for part in parts)
     assert len(public) == (5 if half else 10)
     assert len(private) == len(queries) == 10
-    given = posed("fashion-mnist").given
+    given = posed(hash_private.tasks, "fashion-mnist").given
     for rows in (given.public, given.private, given.queries):
         assert np.allclose(np.linalg.norm(rows, axis=1), 1)
 
 
 def test_noise_grows_with_the_number_of_bits_and_shrinks_with_epsilon():
-    given = posed("fashion-mnist").given
+    given = posed(hash_private.tasks, "fashion-mnist").given
     found = hashing.noisy_bits(given, seed=0, bits=8)
     truth = hashing.ITQ(8, random_state=0).fit(given.public).transform(given.private)
 
@@ -50,7 +43,7 @@ def test_noise_grows_with_the_number_of_bits_and_shrinks_with_epsilon():
 
 def test_local_mode_answers_as_the_librarys_own_search(monkeypatch):
     monkeypatch.setattr(hashing, "RECORD_EPSILONS", (8,))
-    problem = posed("fashion-mnist")
+    problem = posed(hash_private.tasks, "fashion-mnist")
     given, (wanted, offered) = problem.given, problem.score.args
     answer = hashing.local(given, seed=0, labelled=True)["local-labels/8"]
     hasher = LocalHasher(8.0, random_state=0).fit(given.public, given.labels)

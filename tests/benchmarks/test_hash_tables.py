@@ -28,18 +28,12 @@ from blindsight.data.catalogue import CatalogueEntry
 from blindsight.errors import InputError
 from blindsight.search.codes import hamming, pack
 from blindsight.search.published import PHashing
-from tests.benchmarks.conftest import tables
-
-QUICK = Settings(quick=True)
-
-
-def posed(name, settings=QUICK, seed=0):
-    return next(task for task in hash_tables.tasks(settings) if task.dataset == name).pose(seed)
+from tests.benchmarks.conftest import posed, tables
 
 
 def test_the_database_is_the_training_split_and_queries_and_labels_keep_to_their_sides():
-    features, _ = pictures.pictures(QUICK, "cifar10")
-    given = posed("cifar10").given
+    features, _ = pictures.pictures(Settings(quick=True), "cifar10")
+    given = posed(hash_tables.tasks, "cifar10").given
     assert np.array_equal(given.database, features[:600])
     known, classes = given.labelled
     assert np.bincount(classes).tolist() == [10] * 10
@@ -49,13 +43,13 @@ def test_the_database_is_the_training_split_and_queries_and_labels_keep_to_their
 
     assert rows(known) <= rows(features[:600])
     assert rows(given.queries) == rows(features[600:])
-    full = posed("cifar10", Settings(quick=True, full=True))
+    full = posed(hash_tables.tasks, "cifar10", full=True)
     assert len(full.given.queries) == 120
-    assert not np.array_equal(given.queries, posed("cifar10", seed=1).given.queries)
+    assert not np.array_equal(given.queries, posed(hash_tables.tasks, "cifar10", seed=1).given.queries)
 
 
 def test_flips_are_those_of_phashing():
-    given = posed("cifar10").given
+    given = posed(hash_tables.tasks, "cifar10").given
     found = hashing.phashing(given, seed=3, learner="ITQ", bits=48)
     published = PHashing(hashing.ITQ(48, random_state=3), 1.0).fit(given.database)
     assert np.array_equal(found["inf"]["items"], published.function_(given.database))

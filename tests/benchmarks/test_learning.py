@@ -10,13 +10,9 @@ from benchmarks.suites import learning as suite
 from benchmarks.suites.learning import DPHE_TABLES, EPSILONS, LEARN_EPSILON, epsilon_tasks
 from blindsight.crypto.paillier import generate_keys
 from blindsight.errors import InputError
-from tests.benchmarks.conftest import tables
+from tests.benchmarks.conftest import posed, tables
 
 QUICK = Settings(quick=True)
-
-
-def task(name):
-    return next(task for task in suite.dphe_tasks(QUICK) if task.dataset == name)
 
 
 def result(dataset, method, value, *, seed=0, output=None, **arguments):
@@ -25,13 +21,13 @@ def result(dataset, method, value, *, seed=0, output=None, **arguments):
 
 
 def test_pictures_are_shared_out_as_in_the_paper():
-    given = task("caltech101-1280").pose(0).given
+    given = posed(suite.dphe_tasks, "caltech101-1280").given
     assert len(given.everyone[0]) == 12 * 30
     assert np.bincount(given.everyone[1]).tolist() == [30] * 12
     assert np.bincount(given.public[1]).tolist() == [3] * 12
     assert [len(X) for X, _ in given.owners] == [65, 65, 65, 65, 64]
     assert len(np.unique(np.concatenate([given.everyone[0], given.test]), axis=0)) == 12 * 45  # nothing on two sides
-    copied, split = (task(f"caltech101-1280-{how}-25").pose(0).given for how in ("copied", "split"))
+    copied, split = (posed(suite.dphe_tasks, f"caltech101-1280-{how}-25").given for how in ("copied", "split"))
     assert {len(X) for X, _ in copied.owners} == {64, 65}  # owners with copies keep their number of pictures
     assert {len(X) for X, _ in split.owners} == {12, 13}
     assert len(np.unique(copied.everyone[0], axis=0)) == len(np.unique(split.everyone[0], axis=0)) == 360
@@ -46,14 +42,14 @@ def test_pictures_are_shared_out_as_in_the_paper():
     ],
 )
 def test_every_method_answers(dataset, name, measure, least):
-    problem = task(dataset).pose(0)
+    problem = posed(suite.dphe_tasks, dataset)
     (method,) = (method for method in DPHE_TABLES.methods if method.name == name)
     answer = method.load()(problem.given, seed=0, **method.arguments)
     assert problem.score(answer)[measure] > least
 
 
 def test_a_public_schedule_sends_a_fifth_of_everything_under_masks():
-    problem, sent = task("caltech101-1280-sent").pose(0), {}
+    problem, sent = posed(suite.dphe_tasks, "caltech101-1280-sent"), {}
     for method in (method for method in DPHE_TABLES.methods if method.name in ("everything-sent", "schedule-sent")):
         answer = method.load()(problem.given, seed=0, **method.arguments)
         sent[method.name] = problem.score(answer)["megabytes"]

@@ -5,23 +5,16 @@ from functools import partial
 import numpy as np
 import pytest
 
-from benchmarks.harness import Settings
 from benchmarks.methods import selective
 from benchmarks.results import Result
 from benchmarks.suites import ppdl_days
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.selective.protection import ParticipantGaussian, RecordGaussian
-from tests.benchmarks.conftest import tables
-
-QUICK = Settings(quick=True)
-
-
-def posed(name, seed=0):
-    return next(task for task in ppdl_days.tasks(QUICK) if task.dataset == name).pose(seed)
+from tests.benchmarks.conftest import posed, tables
 
 
 def test_a_curve_is_scored_by_day_and_week():
-    plan = posed("head").given.schedule
+    plan = posed(ppdl_days.tasks, "head").given.schedule
     accuracy = np.linspace(0.5, 0.9, ppdl_days.DAYS)
     curve = {"accuracy": accuracy, "uploads": [1.0, 30.0], "bytes up": [0.0, 2e6], "epsilon": np.array([np.inf])}
     figures = ppdl_days.score(plan, curve)
@@ -38,14 +31,14 @@ def test_a_curve_is_scored_by_day_and_week():
 
 @pytest.mark.parametrize("kind", ["photo", "participant", "dp-fedavg"])
 def test_lines_with_a_proof_spend_what_they_may_over_all_days(kind):
-    problem = posed("head")
+    problem = posed(ppdl_days.tasks, "head")
     figures = problem.score(selective.days(problem.given, seed=0, kind=kind, epsilon=2.0, clip=0.001))
     assert 1.99 < figures["epsilon"] <= 2
     assert figures["uploads"] > 0
 
 
 def test_lines_are_what_their_arguments_say():
-    study, tuning = posed("head").given, posed("head-tuning").given
+    study, tuning = posed(ppdl_days.tasks, "head").given, posed(ppdl_days.tasks, "head-tuning").given
     assert (len(study.schedule.initial), len(study.schedule.days)) == (ppdl_days.QUICK.public, ppdl_days.DAYS)
     assert not np.array_equal(study.schedule.initial, tuning.schedule.initial)  # a seed's days are not those of tuning
     lines = partial(selective.lines, study.schedule)
@@ -63,7 +56,7 @@ def test_lines_are_what_their_arguments_say():
 
 
 def test_initial_models_answer_without_having_seen_the_classes_of_validation():
-    problem = posed("head-initial")
+    problem = posed(ppdl_days.tasks, "head-initial")
     truth = problem.score.args[0]
     assert problem.score(truth) == {"training": 1, "validation": 1}
     assert problem.score({**truth, "validation": 3 - truth["validation"]}) == {"training": 1, "validation": 0}

@@ -15,7 +15,7 @@ from benchmarks.methods.scale import Setting
 from benchmarks.results import Result
 from benchmarks.suites.scale import LOOPBACK, Deployed, dense, deployments, in_one_process, score_deployed
 from blindsight.errors import InputError, ServiceError
-from tests.benchmarks.conftest import tables
+from tests.benchmarks.conftest import rows
 
 pytest.importorskip("flwr")
 
@@ -107,22 +107,18 @@ def result(case, **changes):
     return Result("scale-loopback", case.dataset, case.scheme, {}, 0, score=scores | changes, machine=machine)
 
 
-def rows(results, title):
-    return next((rows for said, rows in tables(LOOPBACK, results).items() if said.startswith(title)), {})
-
-
 def test_tables_show_bytes_seconds_and_what_others_used():
-    found = rows([result(dense(3, 1))], "Wall")["bfv, 3 owners, 61,440 weights"]
+    found = rows(LOOPBACK, [result(dense(3, 1))], "Wall")["bfv, 3 owners, 61,440 weights"]
     assert found == ((2,), (11.5,), (10,), (6,), (4,), (15,), (30,), (20,))
-    found = rows([result(dense(3, 1))], "What all")["bfv, 3 owners, 61,440 weights"]
+    found = rows(LOOPBACK, [result(dense(3, 1))], "What all")["bfv, 3 owners, 61,440 weights"]
     assert found == ((8,), (5.5,), (0.25,), (0.5,), (3000,))
 
 
 def test_predictions_are_fitted_to_the_fewest_owners_and_need_two_sizes():
     few, more, many = dense(3, 1), dense(3, 10), dense(8, 1)
-    assert not rows([result(few), result(many)], "Predicted")
+    assert not rows(LOOPBACK, [result(few), result(many)], "Predicted")
     large = {"round/cpu": 28.0, "round/wall": 20.0, "predicted/contribution": 2e7}
-    found = rows([result(few), result(more, **large), result(many)], "Predicted")
+    found = rows(LOOPBACK, [result(few), result(more, **large), result(many)], "Predicted")
     assert [found[str(case)][2][0] for case in (few, more)] == pytest.approx([1, 1])
     # More owners, more messages and bytes: as much as the model says, not as little as was "measured" here.
     assert found[str(many)][2][0] > 1.5

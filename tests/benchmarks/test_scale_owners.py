@@ -11,7 +11,7 @@ from benchmarks.results import Result
 from benchmarks.suites.scale import _PLAN, OWNERS, PLANNED, Case, cases, question, score, score_model
 from benchmarks.table import _columns, shown
 from blindsight.errors import InputError
-from tests.benchmarks.conftest import tables
+from tests.benchmarks.conftest import rows
 
 
 @pytest.mark.usefixtures("in_process")
@@ -70,14 +70,10 @@ def model(scheme, bits=32, **changes):
     return Result("scale-owners", "model-206848-weights", "model", arguments, 0, score=figures | changes)
 
 
-def rows(results, title):
-    return next((rows for said, rows in tables(OWNERS, results).items() if said.startswith(title)), {})
-
-
 def test_targets_compare_the_most_owners_with_the_fewest():
     few, _, many = cases(quick=False)[:3]
     growth = {"measured/encrypt": 2.0, "measured/contribution": 1.1, "peak megabytes": 4001.0}
-    found = rows([result(few), result(many, **growth)], "Targets")
+    found = rows(OWNERS, [result(few), result(many, **growth)], "Targets")
     name = "block-dphe, 1,000 owners"
     assert found[f"{name}: peak megabytes"] == ((4001,), "at most 4000", "missed")
     assert found[f"{name}: CPU seconds an owner, to those with 10"] == (
@@ -86,7 +82,7 @@ def test_targets_compare_the_most_owners_with_the_fewest():
         "missed",
     )
     assert found[f"{name}: bytes sent an owner, to those with 10"] == ((pytest.approx(1.1),), "at most 1.2", "reached")
-    assert not rows([result(many)], "Targets")
+    assert not rows(OWNERS, [result(many)], "Targets")
 
 
 def test_predictions_stand_beside_measurements_and_the_largest_error_is_named():
@@ -94,20 +90,20 @@ def test_predictions_stand_beside_measurements_and_the_largest_error_is_named():
     off = {"round/10/decrypt": 0.7, "round/10/answer": 1.2, "round/10/add": 1.1, "round/10/close": 0.0}
     others = [model("bfv", **{"round/10/decrypt": 9.0}), model("block-dphe", 40, **{"round/10/decrypt": 9.0})]
     results = [result(case), model("block-dphe", **off), *others]
-    found = rows(results, "Predicted beside measured")
+    found = rows(OWNERS, results, "Predicted beside measured")
     name = "block-dphe, 10 owners"
     assert found[f"{name}: decrypt"] == ((1,), (0.7,), (0.7,))
     assert found[f"{name}: answer"] == ((0.001,), (0.0012,), (pytest.approx(1.2),))
     assert found[f"{name}: aggregate"] == ((11,), (11,), (1,))
     (table,) = [table for table in shown(OWNERS, results) if table.title.startswith("Predicted")]
     assert table.note.endswith("The largest error is 30% (block-dphe, 10 owners: decrypt).")
-    assert not rows([result(case)], "Predicted")
+    assert not rows(OWNERS, [result(case)], "Predicted")
 
 
 def test_costs_are_shown_by_owner_and_plans_by_scheme_slots_and_owners():
-    found = rows([result(cases(quick=False)[0])], "CPU seconds of a round")
+    found = rows(OWNERS, [result(cases(quick=False)[0])], "CPU seconds of a round")
     assert found["block-dphe, 10 owners"] == (*[(1.0,)] * 5, (0.1,), (0.2,), (500.0,), (5.0,))
-    found = rows([model("bfv", 40, **{"plan/100000/root bytes": 7e6}), model("bfv", 32)], "Plan")
+    found = rows(OWNERS, [model("bfv", 40, **{"plan/100000/root bytes": 7e6}), model("bfv", 32)], "Plan")
     assert list(found) == [f"bfv, {bits} bits, {owners:,} owners" for bits in (32, 40) for owners in PLANNED]
     assert (7,) in found["bfv, 40 bits, 100,000 owners"]
     assert (7,) not in found["bfv, 32 bits, 100,000 owners"]

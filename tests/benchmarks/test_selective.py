@@ -3,18 +3,11 @@
 import numpy as np
 import pytest
 
-from benchmarks.harness import Settings
 from benchmarks.methods import selective
 from benchmarks.results import Result
 from benchmarks.suites import selective as suite
 from blindsight.errors import InputError
-from tests.benchmarks.conftest import tables
-
-QUICK = Settings(quick=True)
-
-
-def posed(name):
-    return next(task for task in suite.share_tasks(QUICK) if task.dataset == name).pose(0)
+from tests.benchmarks.conftest import posed, tables
 
 
 def test_the_small_network_has_the_size_of_the_reference_and_is_drawn_by_the_seed():
@@ -26,7 +19,7 @@ def test_the_small_network_has_the_size_of_the_reference_and_is_drawn_by_the_see
 
 
 def test_everyone_alone_answers_with_a_model_each_and_all_together_with_one():
-    problem = posed("photos")
+    problem = posed(suite.share_tasks, "photos")
     given = problem.given
     rows = np.concatenate([photos.inputs for photos in given.participants.values()] + [given.test])
     assert len(given.participants) == 10
@@ -62,8 +55,7 @@ def test_figures_stand_beside_the_reference_and_relations_are_judged():
 
 def steps():
     pytest.importorskip("torch")
-    (task,) = suite.cost_tasks(Settings(quick=True))
-    return task.pose(0)
+    return posed(suite.cost_tasks, "small-cnn")
 
 
 def test_with_everything_shared_both_loops_learn_the_same_bit_for_bit():
