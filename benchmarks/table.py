@@ -45,7 +45,7 @@ class Found(tuple[Result, ...]):
     def __call__(
         self, dataset: Names = "*", method: Names = "*", exactly: Ask | str | None = None, **some: Any
     ) -> "Found":
-        """Keep the results of these datasets and methods that have some arguments, or exactly these."""
+        """Keep the results of these datasets and methods that have some arguments (None: lack), or exactly these."""
         text = exactly if exactly is None or isinstance(exactly, str) else argument_text(exactly)
         return Found(
             result
@@ -53,7 +53,7 @@ class Found(tuple[Result, ...]):
             if _named(result.dataset, dataset)
             and _named(result.method, method)
             and (text is None or text == argument_text(result.arguments))
-            and some.items() <= result.arguments.items()
+            and all(result.arguments.get(name) == value for name, value in some.items())
         )
 
     def names(self, *kinds: str) -> list[tuple[Any, ...]]:
@@ -136,8 +136,8 @@ class Table:
     each combination a row. Columns are names with bars between them, the first that of the rows: "AUC = auc" is the
     figure `auc`, "MB = bytes * 1e-6" a multiple, `cpu_seconds` what every result has; `more` of them follow by name.
     Names of rows may have bars, too. Without columns there is one figure, and the `paper`'s. With `each`, a kind of
-    names, there is a table for each. What is shown is `of` the results; rows may be left out where nothing was
-    `measured`.
+    names, there is a table for each; with `across`, an argument, a column for each of its values, in all of which
+    results without it stand. What is shown is `of` the results; rows may be left out where nothing was `measured`.
     """
 
     title: str
@@ -149,6 +149,7 @@ class Table:
     common: Ask = field(default_factory=dict)
     paper: Mapping[str, float] = field(default_factory=dict)
     each: str = ""
+    across: str = ""
     of: Callable[[Found], Found] = Found
     measured: bool = False
 
@@ -160,6 +161,8 @@ class Table:
     def _grid(self, title: str, found: Found) -> Grid:
         rows = self._rows(found)
         columns = _columns(self.columns) + [{"said": said, **ask} for said, ask in self.more.items()]
+        for (value,) in found.names(self.across) if self.across else ():
+            columns += [{"said": f"{self.across} {value}", "across": (self.across, value)}] if value is not None else []
         if columns:
             cells: Rows = [
                 [*names, *row]
@@ -185,7 +188,10 @@ class Table:
         if not isinstance(self.rows, str):
             return [(tuple(name.split(" | ")), row) for name, row in self.rows.items()]
         kinds = self.rows.split()
-        return [(tuple(f"{n}" for n in names), dict(zip(kinds, names, strict=True))) for names in found.names(*kinds)]
+        return [
+            (tuple("" if name is None else f"{name}" for name in names), dict(zip(kinds, names, strict=True)))
+            for names in found.names(*kinds)
+        ]
 
 
 def beside(paper: float | None, ours: Cell, digits: int | None) -> tuple[Cell, Cell, Cell]:
@@ -216,11 +222,14 @@ def _cell(found: Found, ask: Ask, name: str) -> Cell:
     if "about" in ask:
         ask = {k: v.format(about=ask["about"]) if isinstance(v, str) else v for k, v in ask.items()}
     chosen = found(**{name: ask[name] for name in ask if name not in _SHOWN})
+    if "across" in ask:
+        name, value = ask["across"]
+        chosen = Found(r for r in chosen if r.arguments.get(name, value) == value)
     shown: Callable[[Any], Cell] = ask.get("values") or ask.get("form", tuple)
     return shown(chosen if "values" in ask else chosen.of(ask["figure"], ask.get("scale", 1.0)))
 
 
-_SHOWN = ("said", "figure", "scale", "form", "values", "about")  # all else chooses results
+_SHOWN = ("said", "figure", "scale", "form", "values", "about", "across")  # all else chooses results
 
 
 def listed(values: Values) -> str:

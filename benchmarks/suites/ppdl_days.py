@@ -13,7 +13,7 @@ from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
 from benchmarks.methods.selective import BATCH, DELTA, Curve, PublicPhotos, laplace, published
 from benchmarks.pictures import drawn, pictures, usable
 from benchmarks.results import Argument
-from benchmarks.table import Claim, Claims, Found, Grid, Rows, Table, Values, leads, spread
+from benchmarks.table import Claim, Claims, Found, Grid, Rows, Table, Values, leads
 from blindsight.errors import InputError
 from blindsight.rng import science
 from blindsight.selective.accounting import compose_sharing, figure
@@ -220,21 +220,16 @@ LINES: dict[Model, Lines] = {
     "head": {**_unproven("head"), _LAPLACE: {"kind": "laplace", "share": 0.1}, **_proven()},
     "cnn": _unproven("cnn"),
 }
-TRIED: dict[Model, tuple[tuple[str, str, Mapping[str, Any], tuple[float, ...], float], ...]] = {
-    model: (
-        *(
-            (f"{said}: server rate", "server_rate", {"kind": kind}, TRIED_RATES[model], SERVER_RATES[model][kind])
-            for kind, said in (("fedavg", "FedAvg, equal uploads"), ("fedavg-bytes", "FedAvg, equal bytes"))
-        ),
-        *(
-            (f"{SAID[kind]}, epsilon {epsilon}: clip", "clip", {"kind": kind, "epsilon": epsilon}, clips, chosen)
-            for kind, clips in (TRIED_CLIPS.items() if model == "head" else ())
-            for epsilon, chosen in zip(EPSILONS, CLIPS[kind], strict=True)
-        ),
-    )
+TRIED: dict[Model, list[dict[str, Argument]]] = {
+    model: [{"kind": kind, "server_rate": rate} for kind in SERVER_RATES[model] for rate in TRIED_RATES[model]]
     for model in LINES
 }
-"""What was tuned: what tables call it, the argument, the others with it, what was tried and what was chosen."""
+TRIED["head"] += [
+    {"kind": kind, "epsilon": epsilon, "clip": clip}
+    for kind, clips in TRIED_CLIPS.items()
+    for epsilon in EPSILONS
+    for clip in clips
+]
 
 MODELS: Mapping[Model, str] = {"head": "a head on a frozen backbone", "cnn": "a network from scratch"}
 PAPER_TABLE_2 = {  # training and validation accuracy in percent
@@ -251,24 +246,6 @@ INITIAL_RATES = {  # of the initial models of Table 2
     "cnn": {"sgd": 0.05, "rmsprop": 1e-3, "adam": 1e-3},
 }
 INITIAL_EPOCHS = {"head": 10, "cnn": 4}
-
-
-def _figure(model: Model, found: Found) -> list[Grid]:
-    rows: Rows = []
-    for said, arguments in LINES[model].items():
-        line = found(model, exactly=arguments)
-        days = [spread(line.of(name, 100), 1) for name in ("day 1", "day 14", "day 28", "last week")]
-        uploads, epsilons = line.of("uploads"), line.of("epsilon")
-        proven = "-" if not uploads else "nothing is sent" if not any(uploads) else "none"
-        proven = figure(max(epsilons)) if any(uploads) and epsilons else proven
-        rows.append((said, *days, uploads[:1], line.of("megabytes up")[:1], proven))
-    note = (
-        f"Percent of the day's new photos told rightly by the model of the day before. Epsilon at delta = {DELTA:g}, "
-        "over all days: of a participant with all its photos, or, for noise per photo, of a photo. Centralised uploads "
-        "are photos: of the features, or pixels. The paper gives this figure as a picture without numbers."
-    )
-    columns = "line | day 1 | day 14 | day 28 | last week | uploads | MB up | epsilon proven"
-    return [Grid(f"Figure 4 with {MODELS[model]}", columns, rows, note)] if found(model) else []
 
 
 def _relations(model: Model, found: Found) -> list[Claim]:
@@ -343,18 +320,6 @@ def _initial(model: str, optimiser: str, part: str) -> str:
     return f"{what}, {OPTIMISERS[optimiser]}, {part}"
 
 
-def _tuning(model: Model, found: Found) -> list[Grid]:
-    """Show what was tried, and what was chosen."""
-    rows: Rows = []
-    for said, name, arguments, tried, chosen in TRIED[model]:
-        lines = {value: found(f"{model}-tuning", exactly={**arguments, name: value}) for value in tried}
-        texts = {value: f"{value:g}: {spread(line.of('last week', 100), 1)}" for value, line in lines.items()}
-        rows.append((said, ", ".join(f"**{texts[value]}**" if value == chosen else texts[value] for value in tried)))
-    title = f"What was tried on another seed, with {MODELS[model]}"
-    grid = Grid(title, " | value: percent in the last week", rows, "Bold was chosen.")
-    return [grid] if found(f"{model}-tuning") else []
-
-
 BENCHMARK = Benchmark(
     name="ppdl-days",
     title="A model kept up to date from its users' photos for 28 days",
@@ -366,10 +331,9 @@ BENCHMARK = Benchmark(
             for one in lines.values()
         ),
         *(
-            Method(f"{model}-tune", "selective:days", {**arguments, name: value})
-            for model, tuned in TRIED.items()
-            for _, name, arguments, tried, _ in tuned
-            for value in tried
+            Method(f"{model}-tune", "selective:days", arguments)
+            for model, tried in TRIED.items()
+            for arguments in tried
         ),
         *(
             Method(
@@ -386,7 +350,19 @@ BENCHMARK = Benchmark(
             show
             for model, said in MODELS.items()
             for show in (
-                partial(_figure, model),
+                Table(
+                    f"Figure 4 with {said}",
+                    {name: {"exactly": arguments} for name, arguments in LINES[model].items()},
+                    "line | day 1 = day 1 * 100 | day 14 = day 14 * 100 | day 28 = day 28 * 100 | "
+                    "last week = last week * 100 | uploads = uploads | MB up = megabytes up",
+                    "Percent of the day's new photos told rightly by the model of the day before. Epsilon at delta = "
+                    f"{DELTA:g}, over all days: of a participant with all its photos, or, for noise per photo, of a "
+                    "photo; where it is missing, nothing is proven or nothing is sent. Centralised uploads are photos: "
+                    "of the features, or pixels. The paper gives this figure as a picture without numbers.",
+                    more={"epsilon proven": {"figure": "epsilon", "form": lambda v: figure(max(v)) if v else "-"}},
+                    common={"dataset": model},
+                    measured=True,
+                ),
                 Claims(f"Relations with {said} (last week, points)", partial(_relations, model), digits=1),
             )
         ),
@@ -411,7 +387,15 @@ BENCHMARK = Benchmark(
                 for part, known in zip(("training", "validation"), both, strict=True)
             },
         ),
-        *(partial(_tuning, model) for model in MODELS),
+        Table(
+            "What was tried on another seed: percent in the last week",
+            "dataset exactly",
+            " | | last week = last week * 100",
+            f"Chosen clips, at epsilon {', '.join(map(str, EPSILONS))}: "
+            + "; ".join(f"{kind} {', '.join(f'{clip:g}' for clip in clips)}" for kind, clips in CLIPS.items())
+            + ". Chosen server rates are those of the figures above.",
+            of=lambda found: found("*-tuning"),
+        ),
     ),
     notes=(
         "Four classes of CIFAR-10, two pairs that look alike, stand in for men, women, dogs and cats. The paper has "

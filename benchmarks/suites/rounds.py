@@ -7,7 +7,7 @@ weight alone, the same round with a 32nd of the weights: then its figures are mu
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
 from benchmarks.methods.rounds import SLOT_BITS, MaskAnswer, MaskRound, Round, RoundAnswer
 from benchmarks.results import Result
-from benchmarks.table import Ask, Claim, Claims, Found, Grid, Table, Values, ratios
+from benchmarks.table import Ask, Claim, Claims, Found, Table, Values, ratios
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import InputError
 
@@ -152,35 +152,30 @@ def score(case: Case, truth: NDArray[np.float64], answer: RoundAnswer) -> dict[s
 
 
 PAPER = {0.0: 620, 79.1: 186, 95.6: 62}  # Table 2: seconds of encryption by sparsity
-EVERYWHERE = "python-paillier, all places"
+EVERYWHERE = "python-paillier-all-places"
 _TOTAL = ("encrypt", "aggregate", "decrypt")
-_COSTS = (
-    " | encrypt, a user = encrypt | (table) = table | aggregate = aggregate | decrypt = decrypt | "
-    "total = total | MB a user = megabytes"
-)
+KNOWN = {case.dataset: case for quick in (False, True) for case in cases(quick)}
 
 
 def _place(setting: Setting, method: str) -> Ask:
     """Return where a method's results in a setting are; nowhere, if it was not asked."""
-    known = (case for case in (*cases(False), *cases(True)) if case.setting == setting)
     named = "python-paillier" if method == EVERYWHERE else method
-    return {"dataset": next((case.dataset for case in known if named in case.methods), ""), "method": method}
-
-
-def _settings(found: Found, *methods: str) -> list[Setting]:
-    known = {case.dataset: case.setting for case in (*cases(False), *cases(True))}
-    return list(dict.fromkeys(known[result.dataset] for result in found if result.method in methods))
+    places = (dataset for dataset, case in KNOWN.items() if case.setting == setting and named in case.methods)
+    return {"dataset": next(places, ""), "method": method}
 
 
 def _totalled(found: Found) -> Found:
     """Add up every round; python-paillier's is there once more with all places decrypted, as published."""
-    places = [
-        replace(r, method=EVERYWHERE, score={**r.score, "decrypt": r.score["decrypt all"]})
-        for r in found(method="python-paillier")
-    ]
-    return Found(
-        replace(r, score={**r.score, "total": sum(map(r.score.__getitem__, _TOTAL))}) for r in (*found, *places)
-    )
+    made = []
+    for r in found:
+        key = "dense schemes" if r.method in DENSE else f"{KNOWN[r.dataset].setting.key_bits}-bit keys"
+        scores = {r.method: r.score}
+        if r.method == "python-paillier":
+            scores[EVERYWHERE] = {**r.score, "decrypt": r.score["decrypt all"]}
+        for method, score in scores.items():
+            total = {**score, "total": sum(map(score.__getitem__, _TOTAL))}
+            made.append(replace(r, method=method, arguments={"key": key}, score=total))
+    return Found(made)
 
 
 def _ratio(above: tuple[Setting, str], below: tuple[Setting, str], figure: str = "total") -> Callable[[Found], Values]:
@@ -218,62 +213,15 @@ def _share(found: Found) -> str:
     return "-" if not share else "all" if share == 1 else f"{100 * share:.2g}%"
 
 
-def _paper(found: Found) -> Sequence[Grid]:
-    settings = [setting for setting in _settings(found, *SINGLE) if setting.key_bits == PAPER_BITS]
-    named = {
-        f"{setting.sparsity:g}% zero: {method}": (setting, method)
-        for setting in settings
-        for method in (*SINGLE, "block-dphe")
-    }
-    return list(
-        Table(
-            "Table 2 of the paper: one user's encryption with a 1024-bit key (seconds)",
-            {said: _place(*pair) for said, pair in named.items()},
-            note="The paper's column is the same for all: it used python-paillier.",
-            digits=1,
-            common={"figure": "encrypt"},
-            paper={said: PAPER[s.sparsity] for said, (s, _) in named.items() if s.weights == WEIGHTS},
-        )(found)
-    )
-
-
-def _costs(found: Found) -> list[Grid]:
-    """Show what rounds cost: by length of the key, of dense schemes, by size, and the memory of a large one."""
-    totalled, compared, share = _totalled(found), _settings(found, *SINGLE), {"measured": {"values": _share}}
-    rows: dict[str, dict[str, Ask]] = {}
-    for setting in compared:
-        title = f"A round with a {setting.key_bits}-bit key (CPU seconds)"
-        for method in (EVERYWHERE, "python-paillier", "dphe", "block-dphe", CONSERVATIVE, *NARROW):
-            place = _place(setting, method)
-            said = "python-paillier, touched places" if method == "python-paillier" else method
-            if setting.key_bits != PAPER_BITS and (method not in (CONSERVATIVE, *NARROW) or found(**place)):
-                rows.setdefault(title, {})[f"{setting}: {said}"] = place
-    note = "Where less than all was measured, the figures are extrapolated in proportion."
-    tables = [Table(title, rows[title], _COSTS, note, more=share) for title in sorted(rows)]
-    dense = {method: _place(setting, method) for setting in _settings(found, *DENSE) for method in DENSE}
-    tables.append(Table("A round of dense schemes (CPU seconds)", dense, _COSTS, more=share))
-    grown = [setting for setting in _settings(found, "block-dphe") if setting not in compared]
-    tables.append(
-        Table(
-            "block-dphe by size: 2048 bits, 90% zero, own supports (CPU seconds)",
-            {f"{setting.weights:,}": _place(setting, "block-dphe") for setting in grown},
-            "weights" + _COSTS,
-            more={"microseconds a non-zero": {"figure": _each}},
-        )
-    )
-    crowds = {f"{s.users} users, {s.weights:,} weights": _place(s, CROWD) for s in _settings(found, CROWD)}
-    note = (
-        "block-dphe with 2048 bits, 99% zeros and room for no more, to save time. Every contribution is made, added up "
-        "and dropped before the next. All roles share the process whose peak is shown."
-    )
-    columns = f"{_COSTS} | peak MB = peak megabytes"
-    tables.append(Table("Memory of a large round (CPU seconds)", crowds, columns, note))
-    return [grid for table in tables for grid in table(totalled)]
-
-
 def _each(result: Result) -> float:
-    (setting,) = _settings(Found([result]), result.method)
+    """Return microseconds for each weight that a user changed."""
+    setting = KNOWN[result.dataset].setting
     return 1e6 * result.score["total"] / (setting.weights * (1 - setting.sparsity / 100))
+
+
+_PAPER_ROWS = {
+    (sparsity, method): f"{sparsity:g}% zero: {method}" for sparsity in PAPER for method in (*SINGLE, "block-dphe")
+}
 
 
 DPHE_ROUND = Benchmark(
@@ -293,8 +241,30 @@ DPHE_ROUND = Benchmark(
     ),
     tables=(
         Claims("Targets", _claims(), ("reached", "missed"), "The targets are for the full size alone."),
-        _paper,
-        _costs,
+        Table(
+            "Table 2 of the paper: one user's encryption with a 1024-bit key (seconds)",
+            {said: _place(Setting(WEIGHTS, s, PAPER_BITS), method) for (s, method), said in _PAPER_ROWS.items()},
+            note="The paper's column is the same for all: it used python-paillier.",
+            digits=1,
+            common={"figure": "encrypt"},
+            paper={said: PAPER[sparsity] for (sparsity, _), said in _PAPER_ROWS.items()},
+        ),
+        Table(
+            "A round (CPU seconds), {}",
+            "dataset method",
+            " | | encrypt, a user = encrypt | (table) = table | aggregate = aggregate | decrypt = decrypt | "
+            "total = total | MB a user = megabytes",
+            "Where less than all was measured, the figures are extrapolated in proportion. `all-places` has all places "
+            "decrypted, as published. In a round of 100 users every contribution is made, added up and dropped before "
+            "the next; the peak is that of the process, which all roles share, and was looked at there alone.",
+            more={
+                "microseconds a non-zero": {"figure": _each},
+                "measured": {"values": _share},
+                "peak MB": {"figure": "peak megabytes", "form": lambda values: values if any(values) else "-"},
+            },
+            each="key",
+            of=_totalled,
+        ),
     ),
     notes=(
         "The paper times the encryption alone, with a 1024-bit key, on one CPU of a MacBook Pro (2.9 GHz Core i7). "

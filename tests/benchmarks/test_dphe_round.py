@@ -9,6 +9,7 @@ from benchmarks.methods import rounds
 from benchmarks.methods.rounds import Measured, RoundAnswer
 from benchmarks.results import Result
 from benchmarks.suites.rounds import CROWD, CROWD_SETTING, DPHE_ROUND, WEIGHTS, Case, Setting, cases, score
+from benchmarks.table import shown
 from blindsight.errors import InputError
 from tests.benchmarks.conftest import rows
 
@@ -125,19 +126,19 @@ def test_targets_are_judged_run_by_run():
     assert found["block-dphe, 1,000,000 weights of 100 users, peak megabytes"] == ((150,), "at most 2000", "reached")
 
 
-def test_costs_name_what_was_extrapolated_and_the_paper_stands_beside_the_full_size_only():
+def test_costs_name_what_was_extrapolated_and_the_paper_stands_beside():
     setting = Setting(WEIGHTS, 90.0, 3072)
     scores = {"encrypt": 4.0, "aggregate": 2.0, "decrypt": 1.0, "decrypt all": 3.0, "table": 0.5, "megabytes": 9.0}
-    found = rows(
-        DPHE_ROUND, [result(setting, "python-paillier", share=0.00155, **scores)], "A round with a 3072-bit key"
-    )
-    line = "90% zero, own supports: python-paillier"
-    assert found[f"{line}, all places"] == ((4,), (0.5,), (2,), (3,), (9,), (9,), "0.15%")
-    assert found[f"{line}, touched places"] == ((4,), (0.5,), (2,), (1,), (7,), (9,), "0.15%")
-    assert found["90% zero, own supports: block-dphe"][-1] == "-"
-    for setting, beside in (
-        (Setting(WEIGHTS, 79.1, 1024), ("186.0", (90,), "-96.0")),
-        (cases(True)[1].setting, ((90,),)),
-    ):
-        found = rows(DPHE_ROUND, [result(setting, "python-paillier", encrypt=90.0)], "Table 2")
-        assert found["79.1% zero: python-paillier"] == beside
+    found = shown(DPHE_ROUND, [result(setting, "python-paillier", share=0.00155, **scores)])
+    (grid,) = (grid for grid in found if grid.title == "A round (CPU seconds), 3072-bit keys")
+    touched, everywhere = (row[1:] for row in grid.rows)
+    each = (pytest.approx(1e6 / (0.1 * WEIGHTS)),)  # microseconds a second, for each weight that a user changed
+    assert touched[:7] == ["python-paillier", (4,), (0.5,), (2,), (1,), (7,), (9,)]
+    assert everywhere[:7] == ["python-paillier-all-places", (4,), (0.5,), (2,), (3,), (9,), (9,)]
+    assert [(row[7][0] / row[5][0],) for row in (touched, everywhere)] == [each, each]
+    assert touched[8:] == everywhere[8:] == ["0.15%", "-"]
+    found = rows(DPHE_ROUND, [result(Setting(WEIGHTS, 79.1, 1024), "python-paillier", encrypt=90.0)], "Table 2")
+    assert found["79.1% zero: python-paillier"] == ("186.0", (90,), "-96.0")
+    assert found["79.1% zero: dphe"] == ("186.0", (), "-")
+    small = cases(True)[1].setting  # the paper's figures are for the full size only
+    assert rows(DPHE_ROUND, [result(small, "python-paillier", encrypt=90.0)], "Table 2")["79.1% zero: dphe"][1] == ()

@@ -17,7 +17,7 @@ from benchmarks.command import main, suite_names
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task, never, recorded, run
 from benchmarks.machine import commit, measured
 from benchmarks.results import Result, argument_text, parse_arguments, read_result, result_path, write_result
-from benchmarks.table import Claim, Claims, Found, Grid, Table, leads, ratios, render, shown, verdict
+from benchmarks.table import Claim, Claims, Found, Grid, Table, leads, listed, ratios, render, shown, verdict
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.metrics import accuracy
 
@@ -323,6 +323,23 @@ def test_a_declared_table_crosses_rows_with_columns():
     assert shown(replace(benchmark(), tables=(lambda some: Grid("empty", "a | b", []),)), []) == []
 
 
+def test_a_declared_table_may_be_of_parts_about_something_and_across_an_argument():
+    (grid,) = Table(
+        "T",
+        {"ours | a": {"method": "ours", "about": "a"}, "peer | b": {"about": "b"}, "nobody | z": {"about": "z"}},
+        "who | what | x = {about}/x",
+        more={"runs": {"figure": "{about}/x", "form": listed}},
+        common={"dataset": ("easy", "other")},
+        measured=True,
+    )(PLAYED)
+    assert [list(row) for row in grid.rows] == [["ours", "a", (4, 6), "4, 6"], ["peer", "b", (2,), "2"]]
+    twice = Table("D", "method", " | s = twice", of=lambda some: some.adding(lambda r: {"twice": 2 * r.score["time"]}))
+    assert next(twice(PLAYED)).rows[0] == ["ours", (6, 10, 14)]
+    (grid,) = Table("A", "method half", "who | half", common={"figure": "time"}, across="bits")(PLAYED)
+    assert list(grid.columns) == ["who", "half", "bits 8"]
+    assert [list(row) for row in grid.rows] == [["ours", "", (3, 5)], ["peer", "", (6, 10)], ["ours", "True", (7,)]]
+
+
 def test_claims_are_judged_and_undecided_where_the_spread_covers_the_bound():
     assert verdict((), 0) == "not measured"
     assert verdict((0.1,), 0) == verdict((0.1, 0.11), 0) == "reached"
@@ -330,8 +347,11 @@ def test_claims_are_judged_and_undecided_where_the_spread_covers_the_bound():
     assert verdict((-0.2, -0.21), 0, words=("confirmed", "refuted")) == "refuted"
     assert [verdict((value,), most=1.2) for value in (1.2, 1.3)] == ["reached", "missed"]
     claims = [Claim("fast", lambda some: some(method="ours").of("time"), most=4), Claim("slow", (9.0,), 8)]
-    grid = Claims("C", claims)(PLAYED("easy"))
-    assert grid.rows == [("fast", (3, 5), "at most 4", "undecided"), ("slow", (9,), "at least 8", "confirmed")]
+    claims.append(Claim("asked", {"method": "peer", "figure": "time", "scale": 2}, most=40))
+    fast, slow, asked = Claims("C", claims)(PLAYED("easy")).rows
+    assert fast == ("fast", (3, 5), "at most 4", "undecided")
+    assert slow == ("slow", (9,), "at least 8", "confirmed")
+    assert asked == ("asked", (12, 20), "at most 40", "confirmed")
 
 
 def test_a_method_over_several_values_is_one_for_each_combination():

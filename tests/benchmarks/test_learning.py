@@ -158,7 +158,7 @@ def test_the_table_sets_the_sum_beside_the_curator():
     results.append(Result("learn-epsilon", "x", "public", {}, 0, score={"accuracy": 60.0}))
     (rows,) = tables(LEARN_EPSILON, results).values()
     assert rows["the public data alone"] == ((60.0,),) * 5
-    assert rows["the sum's points above the curator"] == ("+0.50",) * 5
+    assert rows["the sum's points above the curator"] == ((0.5,),) * 5
     assert {method.name for method in LEARN_EPSILON.methods} >= {"summed", "curator", "local", "prr10", "ra12", "none"}
 
 
