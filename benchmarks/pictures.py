@@ -1,7 +1,7 @@
 """Collections that benchmarks measure on: fetched, in a folder of one's own, drawn, or for a quick run numbers."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
@@ -151,6 +151,10 @@ class People:
         return self.labels[name][self.developers :]
 
 
+Described = tuple[str, Callable[[int], People]]
+"""What a collection is, and how a seed draws from it."""
+
+
 def utkface_path(settings: Settings) -> Path | None:
     """Return the packed file of UTKFace if it is there; say once if it is not."""
     if settings.file(UTKFACE_FILE) is None:
@@ -158,9 +162,7 @@ def utkface_path(settings: Settings) -> Path | None:
     return settings.file(UTKFACE_FILE)
 
 
-def people(
-    settings: Settings, faces: int, photographs: int, *, few: bool = False
-) -> dict[str, tuple[str, Callable[[int], People]]]:
+def people(settings: Settings, faces: int, photographs: int, *, few: bool = False) -> Mapping[str, Described]:
     """Return the collections that are here, described and drawn by a seed; with `few`, without looking at the other
     photographs, which takes a part of the time.
     """

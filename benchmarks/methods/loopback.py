@@ -121,8 +121,8 @@ def latency(given: Rounds, *, seed: int, kind: str, launcher: str) -> LatencyAns
             parties, before, begun = Processes.now(), sample(), time.monotonic()
             _play(network, settings, given.most_seconds)
             submitted, after = time.monotonic() - begun, sample()
-            ended = Processes.now()
-            cpu = {name: ended.cpu(pid) - parties.cpu(pid) for name, pid in network.processes.items()}
+            then = Processes.now()
+            cpu = {name: then.cpu(pid) - parties.cpu(pid) for name, pid in network.processes.items()}
         ends = json.loads((folder / "ends.json").read_text())
     others = (after.all - before.all - (after.ours - before.ours)) / submitted
     means, ended = [mean for _, mean in ends], [end for end, _ in ends]
