@@ -1,13 +1,20 @@
-"""Attacks on membership, ours and those of the Adversarial Robustness Toolbox (ART), and bounds on epsilon.
+"""Attacks, ours and those of peers: membership beside the Adversarial Robustness Toolbox (ART), pictures from gradients
+beside breaching, and bounds on epsilon.
 
-Everybody is given the trained model, the rows in question and how such models are trained; nobody who was a member.
+Everybody is given the trained model, the rows in question and how such models are trained, and nobody who was a member;
+or a network, a gradient and the labels behind it.
 """
 
 import logging
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
 from blindsight.audit.epsilon import epsilon_bound, gaussian_bound, known
+from blindsight.audit.leakage.networks import match_gradient
 from blindsight.audit.membership import Game, Scorer, loss_threshold, shadow_attacks
 from blindsight.audit.onerun import one_run_bound, surest_guesses
 
@@ -37,6 +45,16 @@ class Releases:
     inside: Scores
     outside: Scores
     delta: float
+
+
+@dataclass(frozen=True)
+class SeenGradient:
+    """The gradient of the mean cross-entropy of a few pictures under a torch network."""
+
+    network: Any
+    gradient: Scores
+    shape: tuple[int, ...]
+    labels: tuple[int, ...]
 
 
 def network(X: NDArray[np.float32], y: NDArray[np.int64], seed: int) -> MLPClassifier:
@@ -134,3 +152,59 @@ def one_run(given: Releases, *, seed: int) -> float:
     scores = np.where(coins, given.inside, given.outside)
     guesses = surest_guesses(scores - np.median(scores), len(scores) // 5)
     return one_run_bound(coins, guesses, delta=given.delta, confidence=0.95).lower
+
+
+def matched(given: SeenGradient, *, seed: int, smoothness: float, iterations: int) -> Scores:
+    """Match the direction of the gradient by smooth pictures."""
+    found = match_gradient(
+        given.network,
+        given.gradient,
+        shape=given.shape,
+        batch=len(given.labels),
+        labels=given.labels,
+        objective="cosine",
+        smoothness=smoothness,
+        iterations=iterations,
+        random_state=seed,
+    )
+    return found.pictures
+
+
+def breaching(given: SeenGradient, *, seed: int, attack: str) -> Scores:
+    """Run an attack of breaching as it is configured there, but for labels, which are given as they are to ours."""
+    import torch
+
+    parameters, told = list(given.network.parameters()), SimpleNamespace(shape=given.shape, modality="vision")
+    told.mean, told.std = (0.5,) * 3, (0.25,) * 3  # how pictures were standardised
+    parts = torch.split(torch.from_numpy(given.gradient), [parameter.numel() for parameter in parameters])
+    known_of = {"num_data_points": len(given.labels), "labels": torch.tensor(given.labels), "local_hyperparams": None}
+    seen = {"gradients": [part.reshape(own.shape) for part, own in zip(parts, parameters, strict=True)]}
+    torch.manual_seed(seed)
+    attacker = _breaching_attacker(given.network, attack)
+    found, _ = attacker.reconstruct(
+        [{"parameters": parameters, "buffers": [], "metadata": told}],
+        [seen | {"buffers": None, "metadata": known_of | {"data_key": "inputs"}}],
+        {},
+    )
+    return np.asarray(found["data"].detach(), dtype=np.float64)
+
+
+def _breaching_attacker(model: Any, attack: str) -> Any:
+    import torch
+
+    absent = [name for name in _TORCHVISION if find_spec("torchvision") is None]
+    sys.modules.update(dict.fromkeys(absent, MagicMock(__spec__=None)))  # its data sets alone would need it
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import breaching as library
+        from omegaconf import OmegaConf
+    for name in absent:
+        del sys.modules[name]
+    folder = Path(library.__file__).parent / "config" / "attack"
+    files = (OmegaConf.load(folder / f"{name}.yaml") for name in ("_default_optimization_attack", attack))
+    settings = OmegaConf.merge(*files, {"attack_type": "optimization", "impl": {"dtype": "double"}})
+    place = {"dtype": torch.double, "device": torch.device("cpu")}
+    return library.attacks.prepare_attack(model, torch.nn.CrossEntropyLoss(), settings, place)
+
+
+_TORCHVISION = ("torchvision", "torchvision.transforms", "torchvision.datasets", "torchvision.datasets.utils")
