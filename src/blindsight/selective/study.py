@@ -379,6 +379,12 @@ class PhotoStudy:
     def dimension(self) -> int:
         return self.initial.size
 
+    @property
+    def photos(self) -> dict[str, Photos]:
+        """Everybody's photos, in the order of days."""
+        taken = {name: self.schedule.taken_by(name) for name in self.schedule.participants}
+        return {name: Photos(self.inputs[rows], self.labels[rows]) for name, rows in taken.items()}
+
     def simulate(
         self, methods: Sequence[Method], *, delta: float, on_day: OnDay | None = None, progress: Progress = silent
     ) -> Timeline:
