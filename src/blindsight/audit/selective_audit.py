@@ -345,7 +345,7 @@ def _shown(server: Server, seen: SeenUpload, photos: Photos) -> NDArray[np.bool_
     flat, scales = server.flat(photos), server.flat(server.public)
     truths = flat, (flat - scales.mean(axis=0)) / (scales.std(axis=0) + 1e-6)
     sent, layers = seen.update.dense().astype(np.float64), linear_layers(server.layout)
-    undone = [] if server.descent[0] == "sgd" else [undo_division(sent, *server.descent)]
+    undone = [] if server.descent[0] == "sgd" else [undo_division(sent, *server.descent, seen.base)]
     for update, layer in product((sent, *undone), {layers[0], layers[-1]}):
         rows = update[_layer(server.layout, layer)[0]]
         guesses = np.concatenate([rows, np.diff(rows, axis=0)])
