@@ -115,10 +115,10 @@ class Server:
         return self.make_trainer(record_noise=None)
 
     @cached_property
-    def descent(self) -> tuple[str, float]:
-        """How participants descend: the name of the optimiser, and its first learning rate."""
-        made = getattr(self._trainer, "_optimiser", None)
-        return ("sgd", 1.0) if made is None else (type(made).__name__.lower(), float(made.param_groups[0]["lr"]))
+    def descent(self) -> tuple[str, float, int]:
+        """How participants descend: the name of the optimiser, its first learning rate, and how many local steps."""
+        made, steps = getattr(self._trainer, "_optimiser", None), self._trainer.epochs
+        return ("sgd", 1.0, steps) if made is None else (type(made).__name__.lower(), made.param_groups[0]["lr"], steps)
 
     @property
     def layout(self) -> ParameterLayout:
@@ -345,7 +345,7 @@ def _shown(server: Server, seen: SeenUpload, photos: Photos) -> NDArray[np.bool_
     flat, scales = server.flat(photos), server.flat(server.public)
     truths = flat, (flat - scales.mean(axis=0)) / (scales.std(axis=0) + 1e-6)
     sent, layers = seen.update.dense().astype(np.float64), linear_layers(server.layout)
-    undone = [] if server.descent[0] == "sgd" else [undo_division(sent, *server.descent, seen.base)]
+    undone = [] if server.descent[0] == "sgd" else [undo_division(sent, *server.descent, weights=seen.base)]
     for update, layer in product((sent, *undone), {layers[0], layers[-1]}):
         rows = update[_layer(server.layout, layer)[0]]
         guesses = np.concatenate([rows, np.diff(rows, axis=0)])

@@ -301,11 +301,24 @@ def test_the_division_of_adam_and_rmsprop_is_undone_where_rounding_leaves_it(dig
         model[2].weight *= scale  # which scales the gradient of the first layer
     picture, label = (digits.pictures[5:6] - digits.pictures.mean()).reshape(1, -1), digits.labels[5:6]
     before, sent = first_step(model, kind, picture, label)
-    undone = undo_division(sent, kind.lower(), 1e-3, before)
+    undone = undo_division(sent, kind.lower(), 1e-3, weights=before)
     rows = undone[: 64 * len(model[0].weight)].reshape(-1, 64)
     found = max(abs(cosine(row, picture[0])) for row in rows if row.any())
     assert least < found <= most
     assert undo_division(sent, "sgd", 1e-3) is sent
+
+
+@pytest.mark.parametrize("kind", ["Adam", "RMSprop"])
+@pytest.mark.parametrize("steps", [1, 5])
+def test_of_several_steps_the_first_is_undone_where_the_others_had_no_gradient(kind, steps):
+    gradient = np.outer([-1, 1], np.geomspace(1e-6, 1e-4, 20)).ravel()
+    weights = torch.full((40,), 1e-3, requires_grad=True)
+    before, made = weights.detach().numpy().copy(), getattr(torch.optim, kind)([weights], lr=1e-3)
+    for step in range(steps):
+        weights.grad = torch.tensor(gradient * (step == 0), dtype=torch.float32)
+        made.step()
+    undone = undo_division(weights.detach().numpy() - before, kind.lower(), 1e-3, steps, weights=before)
+    np.testing.assert_allclose(undone, -gradient, rtol=0.05)
 
 
 @pytest.mark.parametrize("kind", ["Adam", "RMSprop"])

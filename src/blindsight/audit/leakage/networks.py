@@ -18,7 +18,9 @@ float32 has not rounded u away beside the weight that it is added to. So at ordi
 RMSProp can be read, and of Adam the rows of units with little of it; a server that chooses the weights makes all of it
 little (`selective_audit.chosen_weights`). Of the rest there are signs, and zeros: where a picture switches a ReLU off.
 They tell on which side of each filter's plane every patch of it lies, and with the objective "signs" pictures are found
-that lie on the same sides. Steps after the first divide by what the optimiser remembers, and are not undone.
+that lie on the same sides. Of several local steps the first can be read in units that it switched off: RMSProp leaves
+them there, and how far Adam's momentum moves them is known. Later uploads divide by what the optimiser remembers, and
+are not undone.
 
 *A small batch* (`match_gradient`): dummies are changed until their gradient is the one that was sent. Zhu, Liu & Han,
 "Deep leakage from gradients" (NeurIPS 2019), with their squared distance of gradients or with the cosine of Geiping et
@@ -34,7 +36,7 @@ et al., with weights nobody has trained yet: the situation of a first round, and
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import prod, sqrt
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -50,8 +52,8 @@ from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.selective.codec import ParameterLayout, SparseUpdate
 
-_DIVISORS, _EPSILON = {"adam": 1.0, "rmsprop": 0.1}, 1e-8  # torch's sqrt(1 - alpha) and eps
-_ROUNDING = 2.0**-22  # of a learning rate: a few roundings of float32 inside of a step
+_EPSILON = 1e-8  # torch's, of Adam and RMSProp
+_ROUNDING = 2.0**-22  # of a step: a few roundings of float32 inside of it
 
 Update = ArrayLike | SparseUpdate
 """A change of all parameters in one row, whole or in part."""
@@ -92,21 +94,32 @@ def _from_start(name: str, gradients: NDArray[np.float64], seen: NDArray[np.bool
     return LayerInput(name, inputs[:-1], known[:-1], scaled, explained)
 
 
-def undo_division(update: Vector, optimiser: str, learning_rate: float, weights: ArrayLike = 0.0) -> Vector:
+def undo_division(
+    update: Vector, optimiser: str, learning_rate: float, steps: int = 1, *, weights: ArrayLike = 0.0
+) -> Vector:
     """Return minus the gradient behind a first step of Adam or RMSProp from these weights; of SGD the step itself.
+
+    Of several `steps` it is that of the first, wherever the others had none.
 
     >>> gradient = np.array([1e-9, -3e-9, 2e-9])
     >>> step = 1e-3 * gradient / (np.abs(gradient) + 1e-8)
     >>> np.round(undo_division(step, "adam", 1e-3) / 1e-9, 6).tolist()
     [1.0, -3.0, 2.0]
     """
-    if optimiser not in _DIVISORS:
+    if optimiser not in ("adam", "rmsprop"):
         return update
-    before, share = np.asarray(weights, dtype=np.float32), _DIVISORS[optimiser]
+    parts = [(1.0, 0.1)]  # torch's sqrt(1 - alpha)
+    if optimiser == "adam":  # by its momentum it goes on
+        parts = [
+            (0.1 * 0.9**t / (1 - 0.9 ** (t + 1)), sqrt(0.001 * 0.999**t / (1 - 0.999 ** (t + 1)))) for t in range(steps)
+        ]
+    longest = learning_rate * sum(above / below for above, below in parts)
+    slope = learning_rate * sum(above / below**2 for above, below in parts) / longest
+    before = np.asarray(weights, dtype=np.float32)
     after = before + update.astype(np.float32)
     step = after.astype(np.float64) - before
-    rounding = share * np.spacing(np.abs(after)) / 2 + _ROUNDING * learning_rate
-    undone: Vector = _EPSILON * step / np.maximum(learning_rate - share * np.abs(step), rounding)
+    rounding = sqrt(steps) * np.spacing(np.abs(after)) / 2 + _ROUNDING * longest
+    undone: Vector = _EPSILON * slope * step / np.maximum(longest - np.abs(step), rounding)
     return undone
 
 
