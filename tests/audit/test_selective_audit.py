@@ -228,22 +228,22 @@ def sites(tmp_path):
     return [*owners, "--public", tmp_path / "public", "--side", 8]
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_of_a_network_every_upload_is_rebuilt_from_the_photos_behind_it(own, learn_network, sites):
+@pytest.mark.parametrize("at_sites", [False, True])
+def test_of_a_network_every_upload_is_rebuilt_from_the_photos_behind_it(at_sites, learn_network, sites):
     """Local steps, batches that reach from a pass into the next, owners' own folders: the same update comes out."""
-    asked = sites if own else ["--data", "digits", "-n", 300, "--owners", 3]
+    asked = sites if at_sites else ["--data", "digits", "-n", 300, "--owners", 3]
     plain = ["--share", 1, "--decay", 0, "--local-steps", 3, "--passes", 2, "--batch-size", 12]
     run = SelectiveRun.load(learn_network(*asked, *plain))
     seen = run.seen(2.0)
-    assert len(seen) == sum(2 * len(one.photos.labels) // 12 for one in run.rebuilt.photos.values())
+    assert len(seen) == sum(2 * len(own.labels) // 12 for own in run.ready.photos.values())
     for upload in seen:
         assert len(upload.batch.labels) == 12
         np.testing.assert_allclose(
-            run.rebuilt.server.step(upload.base, upload.batch), upload.update.dense(), rtol=1e-3, atol=1e-6
+            run.server.step(upload.base, upload.batch), upload.update.dense(), rtol=1e-3, atol=1e-6
         )
-    for name, one in run.rebuilt.photos.items():
+    for name, own in run.ready.photos.items():
         compared = [upload.later is not None for upload in seen if upload.participants == (name,)]
-        assert sum(compared) == len(one.photos.labels) // 12 - 1  # those of the first pass, but for its last
+        assert sum(compared) == len(own.labels) // 12 - 1  # those of the first pass, but for its last
         assert compared == sorted(compared, reverse=True)
 
 

@@ -328,11 +328,11 @@ def _one_step(weak: bool) -> Finding:
 
 def _matched(side: int, objective: str) -> Trial:
     """Return the trial of gradient matching: digits of 8x8, or faces of 32x32 with the prior of smooth pictures."""
-    options: dict[str, Any] = {
+    options: dict[str, dict[str, Any]] = {
         "squares": {"uploads": (1.0,)},
         "cosine": {"smoothness": 1e-3, "restarts": 1, "repeats": 4, "uploads": (0.1,)},
         "signs": {"smoothness": 0.05, "restarts": 1, "repeats": 6, "uploads": (1.0,)},
-    }[objective]
+    }
 
     def trial(weak: bool) -> Finding:
         data = load("digits") if side == 8 else load("faces", count=40, random_state=0)
@@ -348,7 +348,7 @@ def _matched(side: int, objective: str) -> Trial:
             return clean / max(1.0, float(np.linalg.norm(clean))) + rng.normal(size=clean.shape)
 
         with nullcontext() if weak else patch.object(networks, "_gradient", noisy):
-            how: dict[str, Any] = options | {"objective": objective, "batches": (1,), "random_state": 0}
+            how = options[objective] | {"objective": objective, "batches": (1,), "random_state": 0}
             return networks.attack_batches(pictures[:50], labels[:50], **how)[0]
 
     return trial

@@ -50,7 +50,6 @@ from blindsight.audit.leakage.recovery import RECOVERED
 from blindsight.crypto.wire import decode
 from blindsight.data import load
 from blindsight.data.dataset import Dataset
-from blindsight.data.partition import Division
 from blindsight.data.study import Sites, divide
 from blindsight.errors import CorruptFileError, DataError, InputError
 from blindsight.extras import to_batch
@@ -64,7 +63,7 @@ from blindsight.selective.networks import module_from
 from blindsight.selective.protection import Sharing
 from blindsight.selective.study import BATCH, STATED_DELTA, PhotoStudy, SharingOptions, Training, backbone
 from blindsight.selective.terms import Answer, Receipt, Request, Total, Upload
-from blindsight.selective.timeline import MakeTrainer, Photos, Setting
+from blindsight.selective.timeline import MakeTrainer, Photos, PreparedRun, Setting
 from blindsight.selective.trainers import SoftmaxTrainer, Trainer
 from blindsight.statement import PrivacyStatement
 
@@ -401,40 +400,16 @@ def play(
     setting = Setting(tuple(photos), weights, server.make_trainer, batch, STATED_DELTA, random_state)
     each = slice(batch * math.ceil(uploads / len(photos)))
     method.begin(setting).day({name: own.take(each) for name, own in photos.items()})
-    return seen_in(messages, weights, {name: Ordered.of(own, batch) for name, own in photos.items()}, learns=False)
-
-
-@dataclass(frozen=True, eq=False)
-class Ordered:
-    """A participant's photos in the order of training: these `rows`, in `passes` over all, `batch` for each upload."""
-
-    photos: Photos
-    rows: NDArray[np.int64]
-    batch: int
-    passes: int = 1
-
-    @classmethod
-    def of(cls, photos: Photos, batch: int) -> Self:
-        return cls(photos, np.arange(len(photos.labels)), batch)
-
-    def behind(self, upload: int) -> Photos:
-        """Return the photos that an upload, counted from 0, was trained on."""
-        return self.photos.take(self.rows[upload * self.batch : (upload + 1) * self.batch])
-
-    def once(self, uploads: int) -> bool:
-        """Whether the photos of the first `uploads` are all different: those of the first pass."""
-        return uploads * self.batch <= len(self.rows) // self.passes
+    orders = {name: np.arange(len(own.labels)) for name, own in photos.items()}
+    ready = PreparedRun(setting, sharing, server.classes, server.public, photos, [orders])
+    return seen_in(messages, ready, learns=False)
 
 
 def seen_in(
-    messages: Iterable[bytes],
-    initial: Vector,
-    photos: Mapping[str, Ordered],
-    *,
-    learns: bool = True,
-    most: int | None = None,
+    messages: Iterable[bytes], ready: PreparedRun, *, learns: bool = True, most: int | None = None
 ) -> tuple[SeenUpload, ...]:
     """Return the uploads in a server's messages (the first, if there is a `most`), with the weights before them."""
+    initial = ready.setting.initial
     received = [decode(message, Upload, Total, Request, Answer, Receipt) for message in messages]
     uploads = [message for message in received if isinstance(message, Upload | Total)]
     needed = {message.base for message in uploads[:most] if isinstance(message, Upload)}
@@ -444,8 +419,8 @@ def seen_in(
         update = decode_sparse(message.body, initial.size, max_values=initial.size)
         names = (message.participant,) if isinstance(message, Upload) else message.participants
         base = kept[message.base] if isinstance(message, Upload) else parameters.copy()
-        batch, later = (_joined([photos[name].behind(made[name] + next) for name in names]) for next in (0, 1))
-        compared = all(photos[name].once(made[name] + 2) for name in names)
+        batch, later = (_joined([ready.behind(name, made[name] + next) for name in names]) for next in (0, 1))
+        compared = all(ready.all_new(name, made[name] + 2) for name in names)
         seen.append(SeenUpload(names, base, update, batch, later if compared else None))
         made.update(names)
         if not np.isfinite(update.values).all():
@@ -463,49 +438,6 @@ def _joined(parts: Sequence[Photos]) -> Photos:
 
 
 # --- a run that lies in a folder ---
-
-
-@dataclass(frozen=True, eq=False)
-class RebuiltRun:
-    """A run before its first upload: what its server knew, how was shared, and everybody's photos."""
-
-    server: Server
-    initial: Vector
-    sharing: Sharing
-    photos: Mapping[str, Ordered]
-    batch: int
-    encrypted: bool
-
-    @classmethod
-    def of_study(cls, study: PhotoStudy, options: SharingOptions) -> Self:
-        """Rebuild what `learn selective` did."""
-        own = {name: Ordered.of(photos, BATCH) for name, photos in study.photos.items()}
-        public = Photos(study.inputs, study.labels).take(study.schedule.initial)
-        server = Server(study.make_trainer, public, len(study.answers))
-        sharing = options.sharing(study.schedule, steps=study.steps)
-        return cls(server, study.initial, sharing, own, BATCH, options.scheme is not None)
-
-    @classmethod
-    def of_network(cls, learner: SelectiveClassifier, dataset: Dataset, division: Division) -> Self:
-        """Rebuild what `learn network` did."""
-        owners = {name: dataset[rows] for name, rows in division.by_owner.items()}
-        ready = learner.prepare(owners, public=dataset[division.public])
-        assert ready.public is not None
-        own = {
-            name: Ordered(
-                photos,
-                np.concatenate([orders[name] for orders in ready.passes]),
-                ready.setting.batch,
-                len(ready.passes),
-            )
-            for name, photos in ready.photos.items()
-        }
-        server = Server(ready.setting.make_trainer, ready.public, len(learner.classes_))
-        return cls(server, ready.setting.initial, ready.sharing, own, ready.setting.batch, learner.scheme is not None)
-
-    def attacked(self, effort: float) -> int:
-        """Return how many uploads are attacked: fewer, if each has many photos."""
-        return max(8, round(_UPLOADS * effort * min(1.0, BATCH / self.batch)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -546,10 +478,10 @@ class SelectiveRun:
         return "network" if "network" in self.about else "selective"
 
     @cached_property
-    def rebuilt(self) -> RebuiltRun:
+    def ready(self) -> PreparedRun:
         """The run before its first upload, checked to be of the same pictures."""
-        found = self._of_network() if self.command == "network" else self._of_study()
-        size, length = found.initial.size, length_of(found.initial)
+        ready = self._of_network() if self.command == "network" else self._of_study()
+        size, length = ready.setting.initial.size, length_of(ready.setting.initial)
         module = f"the module of {self.about['model']}" if self.command == "network" else "the model"
         if size != self.about["parameters"]:
             raise DataError(
@@ -560,9 +492,9 @@ class SelectiveRun:
             raise DataError(
                 f"{self.about['data']} is not what this run was learned from: it, or {module}, has changed."
             )
-        return found
+        return ready
 
-    def _of_study(self) -> RebuiltRun:
+    def _of_study(self) -> PreparedRun:
         about = self.about
         study = PhotoStudy.prepare(
             self._dataset(),
@@ -573,9 +505,9 @@ class SelectiveRun:
             cache=cache_folder(),
             progress=self.progress,
         )
-        return RebuiltRun.of_study(study, SharingOptions(**{**about["sharing"], "epsilons": ()}))
+        return study.prepared(SharingOptions(**{**about["sharing"], "epsilons": ()}))
 
-    def _of_network(self) -> RebuiltRun:
+    def _of_network(self) -> PreparedRun:
         about, seed = self.about, self.about["seed"]
         module = module_from(about["model"], len(about["network"]["classes"]), random_state=seed)
         if "sites" in about:
@@ -584,7 +516,8 @@ class SelectiveRun:
         else:
             dataset = self._dataset()
             division = divide(dataset, owners=about["owners"], random_state=seed)
-        return RebuiltRun.of_network(SelectiveClassifier(module, **about["network"]), dataset, division)
+        owners = {name: dataset[rows] for name, rows in division.by_owner.items()}
+        return SelectiveClassifier(module, **about["network"]).prepare(owners, public=dataset[division.public])
 
     def _dataset(self) -> Dataset:
         if self.given is not None:
@@ -593,32 +526,36 @@ class SelectiveRun:
         path = None if about["path"] is None else Path(about["path"])
         return load(about["data"], path=path, count=about["count"], random_state=about["seed"], progress=self.progress)
 
+    @cached_property
+    def server(self) -> Server:
+        """What its server knew."""
+        assert self.ready.public is not None
+        return Server(self.ready.setting.make_trainer, self.ready.public, self.ready.classes)
+
     def seen(self, effort: float) -> tuple[SeenUpload, ...]:
         """Return the first of the recorded uploads."""
         if self.recorded is None:
             raise InputError(HOW_TO_RECORD.format(self.command))
-        rebuilt = self.rebuilt
-        self.recorded.check({name: own.photos for name, own in rebuilt.photos.items()})
-        return seen_in(self.recorded.messages, rebuilt.initial, rebuilt.photos, most=rebuilt.attacked(effort))
+        self.recorded.check(self.ready.photos)
+        return seen_in(self.recorded.messages, self.ready, most=self._attacked(effort))
 
     def chosen(self, effort: float) -> tuple[SeenUpload, ...]:
         """Return what the server would have seen had it chosen the weights, of all who have a batch."""
-        rebuilt = self.rebuilt
-        photos = {
-            name: own.photos.take(own.rows[: len(own.rows) // own.passes])
-            for name, own in rebuilt.photos.items()
-            if own.once(1)
-        }
+        ready, (orders, *_) = self.ready, self.ready.passes
         return play(
-            rebuilt.server,
-            photos,
-            rebuilt.sharing,
-            chosen_weights(rebuilt.server, rebuilt.initial),
-            batch=rebuilt.batch,
-            encrypted=rebuilt.encrypted,
-            uploads=rebuilt.attacked(effort),
+            self.server,
+            {name: own.take(orders[name]) for name, own in ready.photos.items() if ready.all_new(name, 1)},
+            ready.sharing,
+            chosen_weights(self.server, ready.setting.initial),
+            batch=ready.setting.batch,
+            encrypted=self.about[{"network": "network", "selective": "sharing"}[self.command]]["scheme"] is not None,
+            uploads=self._attacked(effort),
             random_state=self.about["seed"],
         )
+
+    def _attacked(self, effort: float) -> int:
+        """Return how many uploads are attacked: fewer, if each has many photos."""
+        return max(8, round(_UPLOADS * effort * min(1.0, BATCH / self.ready.setting.batch)))
 
 
 def about_run(initial: Vector, **asked: Any) -> dict[str, Any]:
@@ -656,8 +593,8 @@ class Recording:
         """Write it for its owner alone."""
         whole = np.frombuffer(b"".join(self.messages), dtype=np.uint8)
         lengths = np.array([len(message) for message in self.messages], dtype=np.int64)
-        arrays = {f"marks {place}": marks for place, marks in enumerate(self.marks.values())}
-        arrays |= {"messages": whole, "lengths": lengths}
+        marks = {f"marks {place}": marks for place, marks in enumerate(self.marks.values())}
+        arrays = {"messages": whole, "lengths": lengths, **marks}
         write_arrays(path, _VIEW_KIND, {"participants": list(self.marks)}, arrays, private=True)
 
     @classmethod
@@ -671,7 +608,7 @@ class Recording:
 def _marks(photos: Photos) -> NDArray[np.float64]:
     """Return the class and the length of every photo, which rounding and the signs of components leave as they are."""
     flat = photos.inputs.reshape(len(photos.inputs), -1)
-    return np.column_stack([photos.labels, [float(np.linalg.norm(row.astype(np.float64))) for row in flat]])
+    return np.column_stack([photos.labels, np.sqrt(np.einsum("ij,ij->i", flat, flat, dtype=np.float64))])
 
 
 def plan_selective(
@@ -689,7 +626,7 @@ def plan_selective(
     def check(kind: str, weights: str) -> Check:
         def tried(effort: float) -> Evidence:
             seen = handed_out[weights](effort)
-            found = attacks[kind](run.rebuilt.server, seen, weights=weights, statement=run.statement)
+            found = attacks[kind](run.server, seen, weights=weights, statement=run.statement)
             return Evidence(found if isinstance(found, tuple) else (found,))
 
         return Check(f"{kind} from uploads, {weights}", 5, tried)

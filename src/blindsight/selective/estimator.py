@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,7 +46,7 @@ from blindsight.selective.protection import (
     calibrate_record,
     check_whole,
 )
-from blindsight.selective.timeline import Photos, Setting, train_initial
+from blindsight.selective.timeline import Photos, PreparedRun, Setting, train_initial
 from blindsight.selective.trainers import (
     DECAY,
     LOCAL_STEPS,
@@ -85,22 +85,6 @@ class TrainingPlan:
     noise_multiplier: float
     noise_ratio: float
     steps: int  # of all participants together
-
-
-class PreparedRun(NamedTuple):
-    """A run before its first upload: what all know, how they share, and how many `uploads` are paid for.
-
-    `passes` are the orders in which everybody goes through its `photos`. A participant trains on the next pictures of
-    its order, as many as a batch has; what a pass leaves over comes first in the next.
-    """
-
-    setting: Setting
-    sharing: Sharing
-    uploads: int
-    photos: dict[str, Photos]
-    passes: list[dict[str, NDArray[np.int64]]]
-    public: Photos | None
-    test: Photos | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,9 +235,8 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         if ledger is not None and (self.unit is None or scope is None):
             raise InputError("a ledger counts proven privacy under a scope, the name of the pictures; name both.")
-        ready = self.prepare(
-            participants if y is None else [(participants, y)], public=public, test=test, source=source
-        )
+        brought: Any = participants if y is None else [(participants, y)]
+        ready = self.prepare(brought, public=public, test=test, source=source)
         setting, dimension = ready.setting, ready.setting.initial.size
         self._warn(dimension)
         name = f"{len(ready.photos)} participants"
@@ -322,7 +305,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         stated, rng = 1e-5 if self.delta is None else self.delta, science(self.random_state)
         setting = Setting(tuple(photos), initial, make, self.plan_.batch_size, stated, self.random_state, source=source)
         passes = [{name: rng.permutation(size) for name, size in sizes.items()} for _ in range(self.passes)]
-        return PreparedRun(setting, sharing, uploads, photos, passes, known, held_out)
+        return PreparedRun(setting, sharing, len(self.classes_), known, photos, passes, held_out, uploads)
 
     def predict(self, X: Dataset | ArrayLike) -> NDArray[Any]:
         check_is_fitted(self)
