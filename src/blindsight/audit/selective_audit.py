@@ -419,7 +419,7 @@ def seen_in(
         update = decode_sparse(message.body, initial.size, max_values=initial.size)
         names = (message.participant,) if isinstance(message, Upload) else message.participants
         base = kept[message.base] if isinstance(message, Upload) else parameters.copy()
-        batch, later = (_joined([ready.behind(name, made[name] + next) for name in names]) for next in (0, 1))
+        batch, later = (_joined([ready.behind(name, made[name] + ahead) for name in names]) for ahead in (0, 1))
         compared = all(ready.all_new(name, made[name] + 2) for name in names)
         seen.append(SeenUpload(names, base, update, batch, later if compared else None))
         made.update(names)
@@ -594,7 +594,7 @@ class Recording:
         whole = np.frombuffer(b"".join(self.messages), dtype=np.uint8)
         lengths = np.array([len(message) for message in self.messages], dtype=np.int64)
         marks = {f"marks {place}": marks for place, marks in enumerate(self.marks.values())}
-        arrays = {"messages": whole, "lengths": lengths, **marks}
+        arrays: dict[str, NDArray[Any]] = {"messages": whole, "lengths": lengths, **marks}
         write_arrays(path, _VIEW_KIND, {"participants": list(self.marks)}, arrays, private=True)
 
     @classmethod
