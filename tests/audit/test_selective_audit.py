@@ -254,6 +254,7 @@ def test_of_a_network_every_upload_is_rebuilt_from_the_photos_behind_it(at_sites
         (["--scheme", "masks"], {"leaks"}),
         (["--epsilon", 1, "--delta", 1e-5, "--unit", "record"], {"at chance", "not refuted"}),
         (["--epsilon", 1, "--delta", 1e-5, "--unit", "participant"], {"at chance", "not refuted"}),
+        (["--epsilon", 1, "--delta", 1e-5, "--unit", "participant", "--scheme", "masks"], {"at chance", "not refuted"}),
     ],
 )
 @pytest.mark.filterwarnings("ignore::blindsight.selective.estimator.SwampedWarning")

@@ -294,7 +294,7 @@ def learn_network(
     kept = replace(learner.model_, side=height if height == width else None, source=source)
     kept.save(out / "network.npz")
     write_json(out / "statement.json", learner.statement_.to_dict())
-    asked = {name: value for name, value in learner.get_params().items() if name != "module"}
+    asked = {name: value for name, value in learner.get_params(deep=False).items() if name != "module"}
     described = collected.to_dict() | {"model": source, "network": asked}
     if sites is not None:
         described |= {"data": "own pictures", "owners": len(sites.owners), "sites": asdict(sites), "side": side}
