@@ -16,10 +16,11 @@ from benchmarks.results import Argument
 from benchmarks.table import Claim, Claims, Found, Grid, Rows, Table, Values, leads
 from blindsight.errors import InputError
 from blindsight.rng import science
-from blindsight.selective.accounting import compose_sharing, figure
+from blindsight.selective.accounting import compose_sharing
 from blindsight.selective.protection import Sharing, calibrate_participant, calibrate_record
 from blindsight.selective.study import Model, PhotoStudy, Training, trainer_maker
 from blindsight.selective.timeline import Photos, Schedule, schedule_days, train_initial
+from blindsight.statement import rounded_up
 
 CLASSES = ("automobile", "truck", "dog", "cat")
 
@@ -299,9 +300,9 @@ def _composition(found: Found) -> Grid:
         composed = [
             cell
             for part in (cost.upload, cost.participant)
-            for cell in (("-", "-") if part is None else (figure(part.basic), figure(part.epsilon)))
+            for cell in (("-", "-") if part is None else (rounded_up(part.basic), rounded_up(part.epsilon)))
         ]
-        photo = "-" if cost.record is None else figure(cost.record.epsilon)
+        photo = "-" if cost.record is None else rounded_up(cost.record.epsilon)
         rows.append((said, counted, *composed, photo, "yes" if cost.proven else "no"))
     return Grid(
         "What epsilon = 1 composes to",
@@ -359,7 +360,7 @@ BENCHMARK = Benchmark(
                     f"{DELTA:g}, over all days: of a participant with all its photos, or, for noise per photo, of a "
                     "photo; where it is missing, nothing is proven or nothing is sent. Centralised uploads are photos: "
                     "of the features, or pixels. The paper gives this figure as a picture without numbers.",
-                    more={"epsilon proven": {"figure": "epsilon", "form": lambda v: figure(max(v)) if v else "-"}},
+                    more={"epsilon proven": {"figure": "epsilon", "form": lambda v: rounded_up(max(v)) if v else "-"}},
                     common={"dataset": model},
                     measured=True,
                 ),

@@ -15,7 +15,7 @@ from blindsight.errors import UnknownNameError
     ],
 )
 def test_attack(attack):
-    if attack.name.startswith(("gradient matching", "fishing for photos")):
+    if attack.name.startswith(("gradient matching", "fishing for photos", "photos in rounded steps")):
         pytest.importorskip("torch")
     outcome = attack.run()
     assert outcome.proven, (outcome.weak, outcome.repaired)

@@ -6,14 +6,17 @@ Noise is deterministic by the name of the test (tests/conftest.py); a sound run 
 import json
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from blindsight.audit.artefacts import audit_artefact
 from blindsight.audit.selective_audit import (
     HOW_TO_RECORD,
     VIEW,
+    SelectiveRun,
     Server,
     chosen_weights,
     class_finding,
@@ -22,6 +25,7 @@ from blindsight.audit.selective_audit import (
     play,
 )
 from blindsight.cli import run
+from blindsight.data import load
 from blindsight.data.features import Standardiser
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.selective.accounting import compose_sharing, sharing_statement
@@ -171,14 +175,134 @@ def test_a_recorded_run_is_audited_and_one_without_a_view_is_told_how(tmp_path):
     rows = {row.claim.partition(":")[0] for row in audit.findings}
     assert rows == {"the weights as learned", "weights that the server chose"}
     assert audit.count("leaks") >= 3
-    (out / VIEW).unlink()
+    assert run(asked) == 0  # which takes away what an earlier run recorded
     audit = audit_artefact(out, minutes=0.2, random_state=0)
-    assert HOW_TO_RECORD in audit.notes
-    assert {row.claim.partition(":")[0] for row in audit.findings} == {"weights that the server chose"}
+    untried = [row for row in audit.findings if row.verdict == "not run"]
+    assert len(untried) == 3
+    assert all(HOW_TO_RECORD.format("selective") in row.measure for row in untried)
+    assert {row.claim.partition(":")[0] for row in audit.findings if row not in untried} == {
+        "weights that the server chose"
+    }
     about = json.loads((out / "selective.json").read_text())
     (out / "selective.json").write_text(json.dumps(about | {"version": 9}))
     with pytest.raises(CorruptFileError, match="version 9"):
         audit_artefact(out, minutes=0.2, random_state=0)
+
+
+NET = """
+from torch import nn
+
+
+class Net(nn.Sequential):
+    def __init__(self, classes):
+        super().__init__(nn.Flatten(), nn.Linear(3 * 8 * 8, classes))
+"""
+
+
+@pytest.fixture
+def learn_network(tmp_path):
+    """`learn network --record` with a linear layer of one's own; it returns the folder that was written."""
+    pytest.importorskip("torch")
+    (tmp_path / "net.py").write_text(NET)
+
+    def learn(*options):
+        out = str(tmp_path / "run")
+        asked = ["learn", "network", "--model", f"{tmp_path}/net.py:Net", "--record", "--out", out]
+        assert run([*asked, *map(str, options)]) == 0
+        return Path(out)
+
+    return learn
+
+
+@pytest.fixture
+def sites(tmp_path):
+    """Digits of three owners and the public, a folder for each class: the options that name them."""
+    digits = load("digits", count=200, random_state=0)
+    names, places = ("north", "east", "west", "public"), np.array_split(np.arange(200), 4)
+    for name, rows in zip(names, places, strict=True):
+        for row in rows:
+            picture = tmp_path / name / str(digits.labels[row]) / f"{row}.png"
+            picture.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(digits.images[row]).save(picture)
+    owners = [word for name in names[:3] for word in ("--owner", f"{name}={tmp_path / name}")]
+    return [*owners, "--public", tmp_path / "public", "--side", 8]
+
+
+@pytest.mark.parametrize("at_sites", [False, True])
+def test_of_a_network_every_upload_is_rebuilt_from_the_photos_behind_it(at_sites, learn_network, sites):
+    """Local steps, batches that reach from a pass into the next, owners' own folders: the same update comes out."""
+    asked = sites if at_sites else ["--data", "digits", "-n", 300, "--owners", 3]
+    plain = ["--share", 1, "--decay", 0, "--local-steps", 3, "--passes", 2, "--batch-size", 12]
+    run = SelectiveRun.load(learn_network(*asked, *plain))
+    seen = run.seen(2.0)
+    assert len(seen) == sum(2 * len(own.labels) // 12 for own in run.ready.photos.values())
+    for upload in seen:
+        assert len(upload.batch.labels) == 12
+        np.testing.assert_allclose(
+            run.server.step(upload.base, upload.batch), upload.update.dense(), rtol=1e-3, atol=1e-6
+        )
+    for name, own in run.ready.photos.items():
+        compared = [upload.later is not None for upload in seen if upload.participants == (name,)]
+        assert sum(compared) == len(own.labels) // 12 - 1  # those of the first pass, but for its last
+        assert compared == sorted(compared, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("noise", "found"),
+    [
+        ([], {"leaks"}),
+        (["--scheme", "masks"], {"leaks"}),
+        (["--epsilon", 1, "--delta", 1e-5, "--unit", "record"], {"at chance", "not refuted"}),
+        (["--epsilon", 1, "--delta", 1e-5, "--unit", "participant"], {"at chance", "not refuted"}),
+        (["--epsilon", 1, "--delta", 1e-5, "--unit", "participant", "--scheme", "masks"], {"at chance", "not refuted"}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::blindsight.selective.estimator.SwampedWarning")
+def test_uploads_of_a_network_show_photos_members_and_classes_unless_there_is_noise(
+    noise, found, learn_network, tmp_path
+):
+    few = ["--data", "digits", "-n", 120, "--owners", 3, "--batch-size", 1, "--share", 1]
+    folder = learn_network(*few, *noise)
+    assert (folder / VIEW).stat().st_mode & 0o077 == 0
+    assert run(["audit", str(folder), "--minutes", "0.2", "--out", str(tmp_path / "audit")]) == 0
+    rows = json.loads((tmp_path / "audit" / "audit.json").read_text())["findings"]
+    assert {row["verdict"] for row in rows} == found
+    assert len(rows) == 6
+
+
+def test_of_a_network_run_what_changed_or_is_missing_gets_a_sentence(learn_network, sites, tmp_path):
+    folder = learn_network(*sites, "--batch-size", 8)
+
+    def reasons():
+        audit = audit_artefact(folder, minutes=0.2, random_state=0)
+        return {row.measure.partition("could not be tried: ")[2] for row in audit.findings if row.verdict == "not run"}
+
+    assert reasons() == set()
+    with pytest.raises(InputError, match="no --data"):
+        audit_artefact(folder, minutes=0.2, random_state=0, data=load("digits"))
+    module = tmp_path / "net.py"
+    module.rename(tmp_path / "away.py")
+    (sentence,) = reasons()
+    assert "net.py" in sentence
+    module.write_text(NET.replace("3 * 8 * 8, classes", "3 * 8 * 8, 7), nn.Linear(7, classes"))
+    (sentence,) = reasons()
+    assert "parameters" in sentence
+    (tmp_path / "away.py").rename(module)
+    picture = next((tmp_path / "east").rglob("*.png"))
+    kept = picture.read_bytes()
+    Image.new("RGB", (8, 8), "white").save(picture)
+    (sentence,) = reasons()  # of the uploads that were recorded; of chosen weights there is no need of it
+    assert "east" in sentence
+    picture.write_bytes(kept)
+    for public in (tmp_path / "public").rglob("*.png"):
+        Image.fromarray(255 - np.asarray(Image.open(public))).save(public)
+    (sentence,) = reasons()
+    assert "own pictures" in sentence
+    (folder / VIEW).write_bytes((folder / VIEW).read_bytes()[:-9])
+    with pytest.raises(CorruptFileError, match=VIEW):
+        reasons()
+    (folder / VIEW).unlink()
+    assert HOW_TO_RECORD.format("network") in reasons()
 
 
 def test_what_cannot_be_attacked_gets_a_sentence(photos, server):

@@ -10,12 +10,15 @@ from sklearn.datasets import load_digits
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
+from blindsight.crypto.wire import decode  # noqa: E402
 from blindsight.data.dataset import Dataset  # noqa: E402
 from blindsight.dp.ledger import Ledger  # noqa: E402
 from blindsight.errors import BudgetExceededError, InputError  # noqa: E402
 from blindsight.selective import NetworkModel, SelectiveClassifier  # noqa: E402
+from blindsight.selective.codec import decode_sparse  # noqa: E402
 from blindsight.selective.estimator import LOCAL_STEPS, SwampedWarning  # noqa: E402
 from blindsight.selective.networks import module_from  # noqa: E402
+from blindsight.selective.terms import Request, Upload  # noqa: E402
 from blindsight.selective.trainers import NetworkTrainer  # noqa: E402
 from tests.selective.nets import seeded_module  # noqa: E402
 
@@ -105,6 +108,20 @@ def test_a_saved_model_answers_alike_and_another_module_is_refused(plain, tmp_pa
         NetworkModel.load(tmp_path / "network.npz", nn.Linear(64, 10))
     with pytest.raises(InputError, match="Give the module"):
         NetworkModel.load(tmp_path / "network.npz")
+
+
+def test_what_the_server_received_is_recorded_and_changes_nothing(plain):
+    messages = []
+    again = SelectiveClassifier(net(), epsilon=None, passes=2).fit(PARTS, public=PUBLIC, record=messages.append)
+    received = [decode(message, Upload, Request) for message in messages]
+    assert sum(isinstance(message, Upload) for message in received) == again.uploads_ == plain.uploads_
+    assert np.array_equal(again.decision_function(TEST[0]), plain.decision_function(TEST[0]))
+    total = again.initial_.astype(np.float64)
+    for message in received:
+        if isinstance(message, Upload):
+            total += decode_sparse(message.body, total.size, max_values=total.size).dense()
+    learned = torch.cat([value.flatten() for value in again.model_.module.parameters()]).detach().numpy()
+    np.testing.assert_allclose(total, learned, atol=1e-4)
 
 
 def test_a_ledger_is_charged_before_and_refuses_what_is_beyond_it():

@@ -19,7 +19,7 @@ from blindsight.search.gallery import gallery_file
 from blindsight.sift import fitted
 
 _MODEL = "model.npz"
-_MADE_BY = "`blindsight learn encrypted`, `learn selective`, `search build` or `sift fit`"
+_MADE_BY = "`blindsight learn encrypted`, `learn network`, `learn selective`, `search build` or `sift fit`"
 
 
 def audit_artefact(

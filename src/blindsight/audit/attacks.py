@@ -31,7 +31,7 @@ from blindsight.crypto.wire import decode
 from blindsight.data import load
 from blindsight.data.features import Standardiser
 from blindsight.errors import UnknownNameError
-from blindsight.extras import require
+from blindsight.extras import require, seeded
 from blindsight.learn.linear import LinearTraining
 from blindsight.progress import Progress, silent
 from blindsight.search.building import BuildOptions, build_gallery
@@ -270,11 +270,13 @@ def _failing(weak: bool) -> Finding:
 def _uploads(attack: str, *, batch: int = 16, chosen: bool = False, optimiser: str | None = None) -> Trial:
     """Return the trial of a server that reads uploads: without noise, and with noise for a participant.
 
-    With an `optimiser` participants train a network of two layers, else softmax regression.
+    With an `optimiser` participants train a network of two layers, else softmax regression. What only a first upload
+    shows, at weights that nobody chose, takes more of them.
     """
 
     def trial(weak: bool) -> Finding:
         rng, classes, width = np.random.default_rng(0), 4, 24
+        people, hidden = (8, 64) if chosen or optimiser is None else (32, 1024)
         centres, chances = rng.normal(size=(classes, width)), 0.1 + 0.6 * np.eye(classes)
 
         def drawn(labels: Any) -> Photos:
@@ -283,19 +285,23 @@ def _uploads(attack: str, *, batch: int = 16, chosen: bool = False, optimiser: s
                 inputs = rng.gamma(2.0, size=(len(labels), width))
             return Photos(inputs.astype(np.float32), labels)
 
-        own = {f"p{place}": drawn(rng.choice(classes, 6 * batch, p=chances[place % classes])) for place in range(8)}
+        own = {
+            f"p{place}": drawn(rng.choice(classes, 6 * batch, p=chances[place % classes])) for place in range(people)
+        }
         scales = Standardiser(np.zeros(width, dtype=np.float32), np.ones(width, dtype=np.float32))
         make: Any = partial(SoftmaxTrainer, standardiser=scales, classes=classes, learning_rate=0.1)
         if optimiser is not None:
-            make = partial(NetworkTrainer, _perceptron(width, classes), batch=batch, optimiser=optimiser)
+            make = partial(NetworkTrainer, _perceptron(width, hidden, classes), batch=batch, optimiser=optimiser)
         server = selective_audit.Server(make, drawn(np.arange(400 if optimiser else 40) % classes), classes)
         weights = 0.1 * rng.normal(size=server.layout.dimension).astype(np.float32)
+        if optimiser is not None:
+            weights = make(record_noise=None).initial()
         noise = None if weak else calibrate_participant(epsilon=1.0, delta=1e-5, uploads=6, clip=1.0)
         sharing = Sharing(1.0, select="largest" if weak else "random", noise=noise)
         cost = compose_sharing(sharing, dimension=server.layout.dimension, uploads=6, delta=1e-5)
         if chosen:
             weights = selective_audit.chosen_weights(server, weights)
-        seen = selective_audit.play(server, own, sharing, weights, batch=batch, uploads=8 if optimiser else 120)
+        seen = selective_audit.play(server, own, sharing, weights, batch=batch, uploads=people if optimiser else 120)
         found = getattr(selective_audit, attack)(server, seen, weights="uploads", statement=sharing_statement(cost))
         last: Finding = found if isinstance(found, Finding) else found[-1]
         return last
@@ -303,9 +309,10 @@ def _uploads(attack: str, *, batch: int = 16, chosen: bool = False, optimiser: s
     return trial
 
 
-def _perceptron(width: int, classes: int) -> Any:
+def _perceptron(width: int, hidden: int, classes: int) -> Any:
     nn = require("torch", extra="deep", purpose="attacks on networks").nn
-    return nn.Sequential(nn.Linear(width, 64), nn.ReLU(), nn.Linear(64, classes))
+    with seeded(0, "cpu"):
+        return nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
 
 # Updates, coalitions and pictures
@@ -319,8 +326,13 @@ def _one_step(weak: bool) -> Finding:
     return attack_schemes(cases, schemes=["plain" if weak else "masks"], random_state=0)[0]
 
 
-def _matched(side: int) -> Trial:
+def _matched(side: int, objective: str) -> Trial:
     """Return the trial of gradient matching: digits of 8x8, or faces of 32x32 with the prior of smooth pictures."""
+    options: dict[str, dict[str, Any]] = {
+        "squares": {"uploads": (1.0,)},
+        "cosine": {"smoothness": 1e-3, "restarts": 1, "repeats": 4, "uploads": (0.1,)},
+        "signs": {"smoothness": 0.05, "restarts": 1, "repeats": 6, "uploads": (1.0,)},
+    }
 
     def trial(weak: bool) -> Finding:
         data = load("digits") if side == 8 else load("faces", count=40, random_state=0)
@@ -330,15 +342,14 @@ def _matched(side: int) -> Trial:
         pictures = pictures[:, : side * block, : side * block].reshape(-1, side, block, side, block).mean(axis=(2, 4))
         pictures -= pictures.mean() if side > 8 else 0.0  # faces are alike but for their mean
         labels = np.arange(len(pictures)) % 4 if data.labels is None else np.asarray(data.labels)
-        smooth = {"objective": "cosine", "smoothness": 1e-3, "restarts": 1, "repeats": 4, "uploads": (0.1,)}
 
         def noisy(*given: Any) -> Any:
             clean = gradient(*given)
             return clean / max(1.0, float(np.linalg.norm(clean))) + rng.normal(size=clean.shape)
 
         with nullcontext() if weak else patch.object(networks, "_gradient", noisy):
-            options: dict[str, Any] = smooth if side > 8 else {"uploads": (1.0,)}
-            return networks.attack_batches(pictures[:50], labels[:50], batches=(1,), random_state=0, **options)[0]
+            how = options[objective] | {"objective": objective, "batches": (1,), "random_state": 0}
+            return networks.attack_batches(pictures[:50], labels[:50], **how)[0]
 
     return trial
 
@@ -543,6 +554,15 @@ ATTACKS: tuple[Attack, ...] = (
             ("photos in rows of a layer", _SERVER, "photos stay unseen", _uploads("photo_finding", batch=1)),
             *(
                 (
+                    f"photos in rounded steps, {optimiser}",
+                    f"{_SERVER}, and first uploads of one step on one photo",
+                    "photos stay unseen",
+                    _uploads("photo_finding", batch=1, optimiser=optimiser),
+                )
+                for optimiser in ("adam", "rmsprop")
+            ),
+            *(
+                (
                     f"fishing for photos, {optimiser}",
                     f"{_SERVER}, which hands out thresholds{tiny}",
                     "photos stay unseen",
@@ -567,15 +587,16 @@ ATTACKS: tuple[Attack, ...] = (
     *(
         Attack(
             name,
-            "the gradient of a small batch, and the network",
-            "a gradient does not show its pictures",
+            f"the {what} of a small batch, and the network",
+            f"a {what} does not show its pictures",
             (f"{part} of one picture of {side}x{side}", "clipped, with Gaussian noise"),
-            _matched(side),
+            _matched(side, objective),
             1.5,
         )
-        for name, side, part in (
-            ("gradient matching", 8, "the gradient"),
-            ("gradient matching with a prior", 32, "a tenth of the gradient"),
+        for name, side, objective, what, part in (
+            ("gradient matching", 8, "squares", "gradient", "the gradient"),
+            ("gradient matching with a prior", 32, "cosine", "gradient", "a tenth of the gradient"),
+            ("gradient matching by signs", 8, "signs", "first step of Adam", "the signs of the gradient"),
         )
     ),
     Attack(

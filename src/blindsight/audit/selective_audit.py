@@ -6,7 +6,9 @@ The server knows the weights it handed out, the uploads, how participants train,
 and its shares, found by least squares without negative ones, are the shares of the classes in the batch (labels from
 gradients: Zhao et al., iDLG, 2020; Yin et al. 2021). The figure is the correlation, over participants and classes, of
 estimated and true shares, both less the mean of the class: it is 0 if nothing tells who has what. Its p-value is that
-of exchanging participants, which is exact: (1 + permutations with as large a correlation) / (1 + permutations).
+of exchanging participants, which is exact: (1 + permutations with as large a correlation) / (1 + permutations). Fewer
+than five cannot be told from luck; there, as of sums, it is uploads of the same participants that are exchanged: a coin
+has put their photos in order.
 
 *Members.* A photo of the batch pulls the upload its own way: the score of a photo is the inner product of its step,
 less that of its class, with what the classes leave unexplained of the upload (gradient alignment: Nasr, Shokri and
@@ -48,28 +50,28 @@ from blindsight.audit.leakage.recovery import RECOVERED
 from blindsight.crypto.wire import decode
 from blindsight.data import load
 from blindsight.data.dataset import Dataset
+from blindsight.data.study import Sites, divide
 from blindsight.errors import CorruptFileError, DataError, InputError
+from blindsight.extras import to_batch
 from blindsight.files import AnyPath, cache_folder, read_arrays, write_arrays
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.selective.codec import ParameterLayout, SparseUpdate, Vector, decode_sparse
-from blindsight.selective.methods import LEAST_TOGETHER
-from blindsight.selective.participant import Participant
-from blindsight.selective.protection import RecordGaussian, Sharing
-from blindsight.selective.server import ParameterServer
-from blindsight.selective.simulation import EncryptedTurns, TooFewError, simulate
-from blindsight.selective.study import BATCH, PhotoStudy, SharingOptions, Training, backbone
-from blindsight.selective.terms import Answer, Receipt, Request, SelectiveTerms, Total, Upload
-from blindsight.selective.timeline import MakeTrainer, Photos
-from blindsight.selective.trainers import SoftmaxTrainer
+from blindsight.selective.estimator import SelectiveClassifier
+from blindsight.selective.methods import MeteredServer, SelectiveMethod
+from blindsight.selective.networks import module_from
+from blindsight.selective.protection import Sharing
+from blindsight.selective.study import BATCH, STATED_DELTA, PhotoStudy, SharingOptions, Training, backbone
+from blindsight.selective.terms import Answer, Receipt, Request, Total, Upload
+from blindsight.selective.timeline import MakeTrainer, Photos, PreparedRun, Setting
+from blindsight.selective.trainers import SoftmaxTrainer, Trainer
 from blindsight.statement import PrivacyStatement
-from blindsight.sums import open_session
 
 ABOUT_SELECTIVE, VIEW = "selective.json", "server-view.npz"
 SCHEMA, VERSION = "blindsight/selective-run", 1
 HOW_TO_RECORD = (
-    "what the server saw was not recorded, so its uploads cannot be attacked: learn again with `blindsight learn "
-    "selective --record`."
+    "what the server saw was not recorded, so its uploads cannot be attacked: learn again with `blindsight learn {} "
+    "--record`."
 )
 _VIEW_KIND = "blindsight/server-view.1"
 _UPLOADS = 120  # that are attacked at effort 1
@@ -87,7 +89,9 @@ _TINY = 1e-7
 class SeenUpload:
     """One upload, or the sum of several: the weights it began from, and in an audit the photos behind it.
 
-    `later` are as many photos that the same participants trained on afterwards; None where there are none.
+    `batch` are the photos that were trained on for it, in all its local steps; what earlier uploads held back may be
+    in it, too. `later` are those that the same participants trained on next. It is None where there are none, and
+    where any of both was trained on before (several passes): they would differ in more than their order.
     """
 
     participants: tuple[str, ...]
@@ -106,15 +110,26 @@ class Server:
     classes: int
 
     @cached_property
-    def descent(self) -> tuple[str, float]:
-        """How participants descend: the name of the optimiser, and its first learning rate."""
-        made = getattr(self.make_trainer(record_noise=None), "_optimiser", None)
-        return ("sgd", 1.0) if made is None else (type(made).__name__.lower(), float(made.param_groups[0]["lr"]))
+    def _trainer(self) -> Trainer:
+        return self.make_trainer(record_noise=None)
 
     @cached_property
+    def descent(self) -> tuple[str, float, int]:
+        """How participants descend: the name of the optimiser, its first learning rate, and how many local steps."""
+        made, steps = getattr(self._trainer, "_optimiser", None), self._trainer.epochs
+        return ("sgd", 1.0, steps) if made is None else (type(made).__name__.lower(), made.param_groups[0]["lr"], steps)
+
+    @property
     def layout(self) -> ParameterLayout:
         """The parameters by name."""
-        return self.make_trainer(record_noise=None).layout
+        return self._trainer.layout
+
+    def flat(self, photos: Photos) -> NDArray[np.float64]:
+        """Return photos as rows of the numbers that the model takes."""
+        if isinstance(self._trainer, SoftmaxTrainer):
+            return self._trainer.standardiser.apply(photos.inputs).astype(np.float64)
+        rows: NDArray[np.float64] = to_batch(photos.inputs, "cpu").flatten(1).double().numpy()
+        return rows
 
     def step(self, base: Vector, photos: Photos) -> NDArray[np.float64]:
         """Return what training on these photos, as one batch, would change."""
@@ -125,8 +140,7 @@ class Server:
         """Return the step of every class, (classes, parameters); zero for one without public photos."""
         steps = np.zeros((self.classes, base.size))
         for label in np.unique(self.public.labels):
-            rows = np.flatnonzero(self.public.labels == label)[:BATCH]
-            steps[label] = self.step(base, Photos(self.public.inputs[rows], self.public.labels[rows]))
+            steps[label] = self.step(base, self.public.take(np.flatnonzero(self.public.labels == label)[:BATCH]))
         return steps
 
     def shares(self, seen: SeenUpload, steps: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -167,7 +181,7 @@ def chosen_weights(server: Server, initial: Vector) -> Vector:
     (last, bias), (first, thresholds) = (_layer(server.layout, layer) for layer in (layers[-1], layers[0]))
     chosen = initial.copy()
     chosen[last], chosen[bias] = 0.0, 0.0
-    flat = server.public.inputs.reshape(len(server.public.inputs), -1)
+    flat = server.flat(server.public)
     if len(layers) != 2 or first[0, 0] != 0 or first.shape[1] != flat.shape[1]:
         chosen[bias[0]] = _SURE
         return chosen
@@ -191,20 +205,25 @@ def _layer(layout: ParameterLayout, layer: str) -> tuple[NDArray[np.int64], NDAr
 def class_finding(
     server: Server, uploads: Sequence[SeenUpload], *, weights: str, statement: PrivacyStatement
 ) -> Finding:
-    """Return how well the classes of every participant (of every sum, if there are only sums) are read."""
-    groups: dict[Any, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = {}
-    exact = 0
-    for number, seen in enumerate(uploads):
-        estimated, truth = server.shares(seen, server.steps(seen.base)), true_shares(seen.batch, server.classes)
-        exact += bool((np.rint(estimated * len(seen.batch.labels)) == np.rint(truth * len(seen.batch.labels))).all())
-        key = seen.participants if len(seen.participants) == 1 else number
-        groups.setdefault(key, []).append((estimated, truth))
-    pairs = np.array([np.mean(group, axis=0) for group in groups.values()])  # (groups, 2, classes)
-    value, p_value = _correlation(pairs[:, 0], pairs[:, 1])
+    """Return how well the classes of every participant are read; of few, or of sums, those of every upload."""
+    pairs = np.array(
+        [(server.shares(seen, server.steps(seen.base)), true_shares(seen.batch, server.classes)) for seen in uploads]
+    )  # (uploads, 2, classes)
+    sizes = np.array([len(seen.batch.labels) for seen in uploads])[:, None]
+    exact = (np.rint(pairs[:, 0] * sizes) == np.rint(pairs[:, 1] * sizes)).all(axis=1).mean()
+    names = [seen.participants for seen in uploads]
+    found, owner = np.unique(["\n".join(name) for name in names], return_inverse=True)
+    if by_participant := len(found) >= _LEAST_GROUPS and {len(name) for name in names} == {1}:
+        pairs = np.array([pairs[owner == place].mean(axis=0) for place in range(len(found))])
+        owner = np.zeros(len(found), dtype=np.int64)
+    else:
+        new = [seen.later is not None for seen in uploads]
+        pairs, owner = pairs[new], owner[new]
+    value, p_value = _correlation(pairs[:, 0], pairs[:, 1], owner)
     verdict: Verdict = "leaks" if p_value <= (1 - _CONFIDENCE) else "at chance"
-    if len(pairs) < _LEAST_GROUPS or not np.ptp(pairs[:, 1], axis=0).any():
+    if len(pairs) - len(np.unique(owner)) < _LEAST_GROUPS - 1 or not np.ptp(pairs[:, 1], axis=0).any():
         verdict = "undecided"
-    who = "participant" if len(uploads[0].participants) == 1 else "sum"
+    who = "participant" if by_participant else "upload"
     return _judged(
         Finding(
             claim=f"{weights}: uploads do not show which classes are in them",
@@ -214,22 +233,25 @@ def class_finding(
             measured=Interval(value, value, value, 1.0),
             verdict=verdict,
             attack=f"least squares with public steps of every class, {len(uploads)} uploads",
-            details={"p-value": p_value, "groups": len(pairs), "batches counted exactly": exact / len(uploads)},
+            details={"p-value": p_value, "groups": len(pairs), "batches counted exactly": float(exact)},
         ),
         statement,
     )
 
 
-def _correlation(estimated: NDArray[np.float64], truth: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the correlation after every class's mean was taken off, and its p-value by exchanging rows."""
-    left, right = (rows - rows.mean(axis=0) for rows in (estimated, truth))
+def _correlation(
+    estimated: NDArray[np.float64], truth: NDArray[np.float64], owner: NDArray[np.int64]
+) -> tuple[float, float]:
+    """Return the correlation, less every owner's mean of each class, and its p-value by exchanging an owner's rows."""
+    means = np.equal.outer(owner, owner) / np.maximum(np.bincount(owner)[owner, None], 1)
+    left, right = (rows - means @ rows for rows in (estimated, truth))
     length = np.linalg.norm(left) * np.linalg.norm(right)
     if not length:
         return 0.0, 1.0
     products = left @ right.T
-    rng, order = science(0), np.arange(len(left))
+    rng, order = science(0), np.argsort(owner, kind="stable")
     value = float(np.trace(products))
-    chance = [products[order, rng.permutation(len(left))].sum() for _ in range(_PERMUTATIONS)]
+    chance = [products[order, np.lexsort((rng.random(len(owner)), owner))].sum() for _ in range(_PERMUTATIONS)]
     reached = np.count_nonzero(np.array(chance) >= value - 1e-9 * abs(value))
     return value / float(length), (1 + int(reached)) / (1 + _PERMUTATIONS)
 
@@ -238,11 +260,11 @@ def member_findings(
     server: Server, uploads: Sequence[SeenUpload], *, weights: str, statement: PrivacyStatement
 ) -> tuple[Finding, ...]:
     """Return how well photos of a batch are told from photos of the next; every photo is looked at once."""
-    used: Counter[tuple[str, ...]] = Counter()
+    used: Counter[str] = Counter()
     members, others = [], []
     for seen in uploads:
-        used[seen.participants] += 1
-        if seen.later is None or used[seen.participants] % 2 == 0:
+        used.update(seen.participants)
+        if seen.later is None or any(used[name] % 2 == 0 for name in seen.participants):
             continue
         steps = server.steps(seen.base)
         places = seen.update.indices
@@ -277,8 +299,7 @@ def _pull(
     photos: Photos,
     row: int,
 ) -> float:
-    one = slice(row, row + 1)
-    own = (server.step(base, Photos(photos.inputs[one], photos.labels[one])) - steps[photos.labels[row]])[places]
+    own = (server.step(base, photos.take(slice(row, row + 1))) - steps[photos.labels[row]])[places]
     return float(own @ left / max(float(np.linalg.norm(own)), 1e-30))
 
 
@@ -319,13 +340,11 @@ def photo_finding(
 
 def _shown(server: Server, seen: SeenUpload, photos: Photos) -> NDArray[np.bool_]:
     """Return which photos some row, or difference of rows, of the first or last linear layer points at."""
-    trainer, found = server.make_trainer(record_noise=None), np.zeros(len(photos.labels), dtype=np.bool_)
-    flat = photos.inputs.reshape(len(photos.inputs), -1).astype(np.float64)
-    truths = [trainer.standardiser.apply(photos.inputs)] if isinstance(trainer, SoftmaxTrainer) else [flat]
-    scales = server.public.inputs.reshape(len(server.public.inputs), -1)
-    truths.append((flat - scales.mean(axis=0)) / (scales.std(axis=0) + 1e-6))
+    found = np.zeros(len(photos.labels), dtype=np.bool_)
+    flat, scales = server.flat(photos), server.flat(server.public)
+    truths = flat, (flat - scales.mean(axis=0)) / (scales.std(axis=0) + 1e-6)
     sent, layers = seen.update.dense().astype(np.float64), linear_layers(server.layout)
-    undone = [] if server.descent[0] == "sgd" else [undo_division(sent, *server.descent)]
+    undone = [] if server.descent[0] == "sgd" else [undo_division(sent, *server.descent, weights=seen.base)]
     for update, layer in product((sent, *undone), {layers[0], layers[-1]}):
         rows = update[_layer(server.layout, layer)[0]]
         guesses = np.concatenate([rows, np.diff(rows, axis=0)])
@@ -352,7 +371,7 @@ def _judged(finding: Finding, statement: PrivacyStatement) -> Finding:
 # --- a server that chooses the weights ---
 
 
-class ChoosingServer(ParameterServer):
+class ChoosingServer(MeteredServer):
     """Hands out the same weights to everyone, whatever is uploaded."""
 
     def _add(self, addition: Any) -> None:
@@ -375,61 +394,34 @@ def play(
 
     With `encrypted` it sees sums of all, added up by masks: sums are the same in every scheme.
     """
-    noise = sharing.noise if isinstance(sharing.noise, RecordGaussian) else None
     messages: list[bytes] = []
-    terms = SelectiveTerms.of(
-        server.layout, run="audit", participants=tuple(photos), batch=batch, together=LEAST_TOGETHER if encrypted else 1
-    )
-    choosing = ChoosingServer(terms, weights, record=messages.append)
-    joined = []
-    for place, (name, own) in enumerate(photos.items()):
-        rng = np.random.default_rng([random_state, place])
-        joined.append(Participant(name, terms, server.make_trainer(record_noise=noise), sharing, random_state=rng))
-        joined[-1].gather(own.inputs, own.labels)
-    if encrypted:
-        session = open_session("masks", members=tuple(photos), dimension=terms.dimension, minimum=terms.together)
-        turns = EncryptedTurns(choosing, joined, session)
-        for _ in range(max(1, uploads // len(joined))):
-            try:
-                turns.turn()
-            except TooFewError:
-                break
-    else:
-        for number, _ in enumerate(simulate(choosing, joined), start=1):
-            if number >= uploads:
-                break
-    return seen_in(messages, weights, {name: (own, batch) for name, own in photos.items()}, learns=False)
+    scheme = "masks" if encrypted else None
+    method = SelectiveMethod("audit", sharing, encrypted=scheme, record=messages.append, server=ChoosingServer)
+    setting = Setting(tuple(photos), weights, server.make_trainer, batch, STATED_DELTA, random_state)
+    each = slice(batch * math.ceil(uploads / len(photos)))
+    method.begin(setting).day({name: own.take(each) for name, own in photos.items()})
+    orders = {name: np.arange(len(own.labels)) for name, own in photos.items()}
+    ready = PreparedRun(setting, sharing, server.classes, server.public, photos, [orders])
+    return seen_in(messages, ready, learns=False)
 
 
 def seen_in(
-    messages: Iterable[bytes],
-    initial: Vector,
-    photos: Mapping[str, tuple[Photos, int]],
-    *,
-    learns: bool = True,
-    most: int | None = None,
+    messages: Iterable[bytes], ready: PreparedRun, *, learns: bool = True, most: int | None = None
 ) -> tuple[SeenUpload, ...]:
-    """Return the uploads in a server's messages, with the weights before them and the photos behind them.
-
-    `photos` are everybody's in the order of training, and how many make a batch. With `most`, only so many of the
-    uploads, spread evenly, are returned.
-    """
+    """Return the uploads in a server's messages (the first, if there is a `most`), with the weights before them."""
+    initial = ready.setting.initial
     received = [decode(message, Upload, Total, Request, Answer, Receipt) for message in messages]
     uploads = [message for message in received if isinstance(message, Upload | Total)]
-    wanted = {*range(len(uploads) if most is None else min(most, len(uploads)))}
-    bases, made = [message.base if isinstance(message, Upload) else None for message in uploads], Counter[str]()
-    needed = {bases[number] for number in wanted} - {None}
+    needed = {message.base for message in uploads[:most] if isinstance(message, Upload)}
     parameters, version, kept = initial.copy(), 0, {0: initial}
-    seen = []
-    for number, message in enumerate(uploads):
+    seen, made = [], Counter[str]()
+    for message in uploads[:most]:
         update = decode_sparse(message.body, initial.size, max_values=initial.size)
         names = (message.participant,) if isinstance(message, Upload) else message.participants
-        if number in wanted:
-            base = kept[message.base] if isinstance(message, Upload) else parameters.copy()
-            batches = [_batch(*photos[name], made[name]) for name in names]
-            later = [_batch(*photos[name], made[name] + 1) for name in names]
-            whole = all(len(part.labels) == photos[name][1] for part, name in zip(later, names, strict=True))
-            seen.append(SeenUpload(names, base, update, _joined(batches), _joined(later) if whole else None))
+        base = kept[message.base] if isinstance(message, Upload) else parameters.copy()
+        batch, later = (_joined([ready.behind(name, made[name] + ahead) for name in names]) for ahead in (0, 1))
+        compared = all(ready.all_new(name, made[name] + 2) for name in names)
+        seen.append(SeenUpload(names, base, update, batch, later if compared else None))
         made.update(names)
         if not np.isfinite(update.values).all():
             continue  # which the server refused
@@ -437,13 +429,8 @@ def seen_in(
         if learns:
             parameters[update.indices] += update.values
         if version in needed:
-            kept[version] = parameters.copy()
+            kept[version] = parameters.copy() if learns else initial
     return tuple(seen)
-
-
-def _batch(photos: Photos, size: int, number: int) -> Photos:
-    rows = slice(number * size, (number + 1) * size)
-    return Photos(photos.inputs[rows], photos.labels[rows])
 
 
 def _joined(parts: Sequence[Photos]) -> Photos:
@@ -455,11 +442,11 @@ def _joined(parts: Sequence[Photos]) -> Photos:
 
 @dataclass(frozen=True, eq=False)
 class SelectiveRun:
-    """What `learn selective` wrote: how it was asked, its statement and, if recorded, what its server received."""
+    """What `learn selective` or `learn network` wrote: how it was asked, its statement and what was recorded."""
 
     about: dict[str, Any]
     statement: PrivacyStatement
-    messages: tuple[bytes, ...] | None
+    recorded: "Recording | None"
     given: Dataset | None = None
     progress: Progress = field(default=silent, repr=False)
 
@@ -472,25 +459,45 @@ class SelectiveRun:
                 f"{folder / ABOUT_SELECTIVE} is of {about.get('schema')!r}, version {about.get('version')}; this "
                 f"Blindsight reads {SCHEMA!r}, version {VERSION}. Learn again, or audit it by the one that wrote it."
             )
-        statement = PrivacyStatement.from_dict(read_json(folder / "statement.json", "Learn again."))
-        return cls(about, statement, load_view(view) if view.exists() else None, data, progress)
-
-    @cached_property
-    def options(self) -> SharingOptions:
-        """How was shared."""
-        return SharingOptions(**{**self.about["sharing"], "epsilons": ()})
-
-    @cached_property
-    def study(self) -> PhotoStudy:
-        """The photos of everybody, checked to be those of the run."""
-        about, dataset = self.about, self.given
-        if dataset is None:
-            path = None if about["path"] is None else Path(about["path"])
-            dataset = load(
-                about["data"], path=path, count=about["count"], random_state=about["seed"], progress=self.progress
+        if data is not None and "sites" in about:
+            raise InputError(
+                "this run's owners had collections of their own. It is audited where these lie: no --data."
             )
+        statement = PrivacyStatement.from_dict(read_json(folder / "statement.json", "Learn again."))
+        return cls(about, statement, Recording.load(view) if view.exists() else None, data, progress)
+
+    @property
+    def name(self) -> str:
+        """The run in a few words."""
+        count = self.about["owners"] if self.command == "network" else self.about["plan"]["participants"]
+        return f"selective sharing of {count} participants of {self.about['data']}"
+
+    @property
+    def command(self) -> str:
+        """What of `blindsight learn` wrote it."""
+        return "network" if "network" in self.about else "selective"
+
+    @cached_property
+    def ready(self) -> PreparedRun:
+        """The run before its first upload, checked to be of the same pictures."""
+        ready = self._of_network() if self.command == "network" else self._of_study()
+        size, length = ready.setting.initial.size, length_of(ready.setting.initial)
+        module = f"the module of {self.about['model']}" if self.command == "network" else "the model"
+        if size != self.about["parameters"]:
+            raise DataError(
+                f"{module} is not what this run learned: it has {size:,} parameters, and then it had "
+                f"{self.about['parameters']:,}."
+            )
+        if not math.isclose(length, self.about["initial"], rel_tol=1e-3):
+            raise DataError(
+                f"{self.about['data']} is not what this run was learned from: it, or {module}, has changed."
+            )
+        return ready
+
+    def _of_study(self) -> PreparedRun:
+        about = self.about
         study = PhotoStudy.prepare(
-            dataset,
+            self._dataset(),
             backbone(about["features"], components=about["components"], random_state=about["seed"]),
             Training(**about["training"]),
             **about["plan"],
@@ -498,88 +505,131 @@ class SelectiveRun:
             cache=cache_folder(),
             progress=self.progress,
         )
-        if study.dimension != about["parameters"] or not math.isclose(_length(study), about["initial"], rel_tol=1e-3):
-            raise DataError(f"{dataset.name} is not what this run was learned from: it has changed.")
-        return study
+        return study.prepared(SharingOptions(**{**about["sharing"], "epsilons": ()}))
 
-    @cached_property
-    def photos(self) -> dict[str, Photos]:
-        """Everybody's photos, in the order in which they were trained on."""
-        study = self.study
-        taken = {name: study.schedule.taken_by(name) for name in study.schedule.participants}
-        return {name: Photos(study.inputs[rows], study.labels[rows]) for name, rows in taken.items()}
+    def _of_network(self) -> PreparedRun:
+        about, seed = self.about, self.about["seed"]
+        module = module_from(about["model"], len(about["network"]["classes"]), random_state=seed)
+        if "sites" in about:
+            sites = Sites(**about["sites"])
+            dataset, division = sites.read((), side=about["side"], random_state=seed, progress=self.progress)
+        else:
+            dataset = self._dataset()
+            division = divide(dataset, owners=about["owners"], random_state=seed)
+        owners = {name: dataset[rows] for name, rows in division.by_owner.items()}
+        return SelectiveClassifier(module, **about["network"]).prepare(owners, public=dataset[division.public])
+
+    def _dataset(self) -> Dataset:
+        if self.given is not None:
+            return self.given
+        about = self.about
+        path = None if about["path"] is None else Path(about["path"])
+        return load(about["data"], path=path, count=about["count"], random_state=about["seed"], progress=self.progress)
 
     @cached_property
     def server(self) -> Server:
         """What its server knew."""
-        study, public = self.study, self.study.schedule.initial
-        return Server(study.make_trainer, Photos(study.inputs[public], study.labels[public]), len(study.answers))
+        assert self.ready.public is not None
+        return Server(self.ready.setting.make_trainer, self.ready.public, self.ready.classes)
 
     def seen(self, effort: float) -> tuple[SeenUpload, ...]:
-        """Return some of the recorded uploads, in pairs of neighbours."""
-        assert self.messages is not None
-        batches = {name: (own, BATCH) for name, own in self.photos.items()}
-        return seen_in(self.messages, self.study.initial, batches, most=max(8, round(_UPLOADS * effort)))
+        """Return the first of the recorded uploads."""
+        if self.recorded is None:
+            raise InputError(HOW_TO_RECORD.format(self.command))
+        self.recorded.check(self.ready.photos)
+        return seen_in(self.recorded.messages, self.ready, most=self._attacked(effort))
 
     def chosen(self, effort: float) -> tuple[SeenUpload, ...]:
-        """Return what the server would have seen had it chosen the weights."""
-        sharing = self.options.sharing(self.study.schedule, steps=self.study.steps)
+        """Return what the server would have seen had it chosen the weights, of all who have a batch."""
+        ready, (orders, *_) = self.ready, self.ready.passes
         return play(
             self.server,
-            {name: own for name, own in self.photos.items() if len(own.labels) >= BATCH},
-            sharing,
-            chosen_weights(self.server, self.study.initial),
-            encrypted=self.options.scheme is not None,
-            uploads=max(8, round(_UPLOADS * effort)),
+            {name: own.take(orders[name]) for name, own in ready.photos.items() if ready.all_new(name, 1)},
+            ready.sharing,
+            chosen_weights(self.server, ready.setting.initial),
+            batch=ready.setting.batch,
+            encrypted=self.about[{"network": "network", "selective": "sharing"}[self.command]]["scheme"] is not None,
+            uploads=self._attacked(effort),
             random_state=self.about["seed"],
         )
 
+    def _attacked(self, effort: float) -> int:
+        """Return how many uploads are attacked: fewer, if each has many photos."""
+        return max(8, round(_UPLOADS * effort * min(1.0, BATCH / self.ready.setting.batch)))
 
-def about_run(study: PhotoStudy, **asked: Any) -> dict[str, Any]:
+
+def about_run(initial: Vector, **asked: Any) -> dict[str, Any]:
     """Return how a run was asked, as plain data for `ABOUT_SELECTIVE`; its public first model tells its data later."""
-    return {"schema": SCHEMA, "version": VERSION, "parameters": study.dimension, "initial": _length(study)} | asked
+    return {"schema": SCHEMA, "version": VERSION, "parameters": initial.size, "initial": length_of(initial)} | asked
 
 
-def _length(study: PhotoStudy) -> float:
-    return float(np.linalg.norm(study.initial.astype(np.float64)))
+def length_of(vector: Vector) -> float:
+    return float(np.linalg.norm(vector.astype(np.float64)))
 
 
-def save_view(path: AnyPath, messages: Sequence[bytes]) -> None:
-    """Write what a server received, for its owner alone."""
-    whole = np.frombuffer(b"".join(messages), dtype=np.uint8)
-    lengths = np.array([len(message) for message in messages], dtype=np.int64)
-    write_arrays(path, _VIEW_KIND, {}, {"messages": whole, "lengths": lengths}, private=True)
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """What a server received, and a mark of every photo by participant, by which to know them again."""
+
+    messages: tuple[bytes, ...]
+    marks: dict[str, NDArray[np.float64]]
+
+    @classmethod
+    def of(cls, messages: Iterable[bytes], photos: Mapping[str, Photos]) -> Self:
+        return cls(tuple(messages), {name: _marks(own) for name, own in photos.items()})
+
+    def check(self, photos: Mapping[str, Photos]) -> None:
+        """Refuse other photos than those of the recording."""
+        if self.marks and self.marks.keys() != photos.keys():
+            raise DataError(
+                f"what was recorded is another run's: of {', '.join(self.marks)}. Learn again with --record."
+            )
+        for name, marks in self.marks.items():
+            now = _marks(photos[name])
+            if now.shape != marks.shape or not np.allclose(now, marks, rtol=1e-3):
+                raise DataError(f"the pictures of {name} are not those of the recording: they have changed.")
+
+    def save(self, path: AnyPath) -> None:
+        """Write it for its owner alone."""
+        whole = np.frombuffer(b"".join(self.messages), dtype=np.uint8)
+        lengths = np.array([len(message) for message in self.messages], dtype=np.int64)
+        marks = {f"marks {place}": marks for place, marks in enumerate(self.marks.values())}
+        arrays: dict[str, NDArray[Any]] = {"messages": whole, "lengths": lengths, **marks}
+        write_arrays(path, _VIEW_KIND, {"participants": list(self.marks)}, arrays, private=True)
+
+    @classmethod
+    def load(cls, path: AnyPath) -> Self:
+        document, arrays = read_arrays(path, _VIEW_KIND)
+        whole, ends = arrays["messages"].tobytes(), np.cumsum(arrays["lengths"]).tolist()
+        messages = tuple(whole[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True))
+        return cls(messages, {name: arrays[f"marks {i}"] for i, name in enumerate(document.get("participants", ()))})
 
 
-def load_view(path: AnyPath) -> tuple[bytes, ...]:
-    """Read what `save_view` wrote."""
-    _, arrays = read_arrays(path, _VIEW_KIND)
-    whole, ends = arrays["messages"].tobytes(), np.cumsum(arrays["lengths"]).tolist()
-    return tuple(whole[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True))
+def _marks(photos: Photos) -> NDArray[np.float64]:
+    """Return the class and the length of every photo, which rounding and the signs of components leave as they are."""
+    flat = photos.inputs.reshape(len(photos.inputs), -1)
+    return np.column_stack([photos.labels, np.sqrt(np.einsum("ij,ij->i", flat, flat, dtype=np.float64))])
 
 
 def plan_selective(
     folder: Path, *, random_state: int, data: Dataset | None = None, progress: Progress = silent
 ) -> Plan:
-    """Return the checks of a selective run; one without recorded views is told how to get them."""
+    """Return the checks of a run; those of uploads that were not recorded say how to get them."""
     run = SelectiveRun.load(folder, data=data, progress=progress)
-    name = f"selective sharing of {run.about['plan']['participants']} participants of {run.about['data']}"
-    recorded, chosen = "the weights as learned", "weights that the server chose"
-    attacks: tuple[tuple[str, Callable[..., Any]], ...] = (
-        ("classes", class_finding),
-        ("members", member_findings),
-        ("photos", photo_finding),
-    )
+    attacks: dict[str, Callable[..., Any]] = {
+        "classes": class_finding,
+        "members": member_findings,
+        "photos": photo_finding,
+    }
+    handed_out = {"the weights as learned": run.seen, "weights that the server chose": run.chosen}
 
-    def check(kind: str, attack: Callable[..., Any], weights: str) -> Check:
+    def check(kind: str, weights: str) -> Check:
         def tried(effort: float) -> Evidence:
-            seen = run.seen(effort) if weights == recorded else run.chosen(effort)
-            found = attack(run.server, seen, weights=weights, statement=run.statement)
+            seen = handed_out[weights](effort)
+            found = attacks[kind](run.server, seen, weights=weights, statement=run.statement)
             return Evidence(found if isinstance(found, tuple) else (found,))
 
         return Check(f"{kind} from uploads, {weights}", 5, tried)
 
-    checks = [check(*attack, weights) for weights in (recorded, chosen) for attack in attacks]
-    if run.messages is None:
-        return Plan(name, tuple(checks[len(attacks) :]), (HOW_TO_RECORD,), run.statement)
-    return Plan(name, tuple(checks), statement=run.statement)
+    checks = tuple(check(kind, weights) for weights in handed_out for kind in attacks)
+    return Plan(run.name, checks, statement=run.statement)

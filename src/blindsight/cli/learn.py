@@ -28,15 +28,19 @@ from blindsight.errors import InputError
 from blindsight.files import as_path, atomic_writer, cache_folder, storage_errors
 
 if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands should not wait for
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from blindsight.data.partition import Sharing
+    from blindsight.data import Dataset
+    from blindsight.data.partition import Division, Sharing
     from blindsight.data.study import Sites, Study
     from blindsight.learn.comparison import Choice
     from blindsight.learn.estimators import FederatedClassifier
     from blindsight.learn.model import PictureModel, Pictures
     from blindsight.learn.rounds import OnRound, RoundReport
+    from blindsight.progress import Progress
+    from blindsight.selective.codec import Vector
     from blindsight.selective.study import SharingResult
+    from blindsight.selective.timeline import Photos
     from blindsight.sums.engine import Cost
 
 app = Commands(help="Train together without seeing each other's data or updates.")
@@ -128,6 +132,7 @@ class Sums:
         return choice
 
 
+RecordOption = Annotated[bool, Option("--record", help="Keep what the server received, for `blindsight audit`.")]
 AttributesOption = Annotated[str, Option(help="Learn these attributes instead of the classes.")]
 
 
@@ -191,9 +196,8 @@ def learn_encrypted(
     learner.check(owners)
     study, pictures = _study(collected, seen, attributes, sharing, sites)
     learner.set_params(multilabel=study.multilabel, classes=study.classes)
-    described = asdict(collected) | asdict(seen) | {"data": data, "owners": owners, "attributes": attributes}
-    described |= {"path": collected.path and str(collected.path.absolute()), "sharing": sharing, "scheme": sums.scheme}
-    described |= {} if sites is None else {"sites": asdict(sites)}
+    described = collected.to_dict() | asdict(seen) | {"data": data, "owners": owners, "attributes": attributes}
+    described |= {"sharing": sharing, "scheme": sums.scheme} | ({} if sites is None else {"sites": asdict(sites)})
     noise = ("epsilon", "delta", "unit", "clip", "colluders", "drop_outs") if epsilon is not None else ()
     described["protocol"] = {name: asked[name] for name in ("rounds", "sparsity", *noise)}
     write_json(out / "run.json", {"schema": "blindsight/run", "version": 1} | described)
@@ -255,16 +259,18 @@ def learn_network(
     optimiser: options.OptimiserOption = "sgd",
     passes: Annotated[int, Option(help="How often all pictures are gone through.", min=1)] = 1,
     scheme: options.HiddenOption = None,
+    record: RecordOption = False,
     out: options.ModelOutOption = Path("out/network"),
 ) -> None:
     """Train your own torch module from several owners' pictures, with (epsilon, delta); write model and statement.
 
     blindsight learn network --model net.py:Net --owner north=DIR --owner east=DIR --owner west=DIR --public DIR
     """
-    from blindsight.data.study import divide
     from blindsight.selective.accounting import number_of
     from blindsight.selective.estimator import SelectiveClassifier
     from blindsight.selective.networks import module_maker
+    from blindsight.selective.timeline import Photos
+    from blindsight.sums.roles import forget
 
     seed = collected.seed
     learner = chosen(SelectiveClassifier, locals(), module=None, random_state=seed)
@@ -272,28 +278,28 @@ def learn_network(
     make = module_maker(model)
     sites = own.sites(collected)
     with terminal_progress() as progress:
-        if sites is None:
-            dataset = collected.load(progress)
-            division = divide(dataset, owners=collected.owners, random_state=seed)
-        else:
-            dataset, division = sites.read((), side=side, random_state=seed, progress=progress)
-            tell_skipped(dataset)
+        dataset, division = _divided(collected, sites, progress, side=side)
     if dataset.images is None or dataset.labels is None:
         raise InputError(f"a network learns the classes of pictures; {dataset.name} has none.")
-    names = division.names or tuple(f"owner {number}" for number in range(1, len(division.owners) + 1))
     learner.set_params(module=make(len(dataset.label_names), seed), classes=dataset.label_names)
+    messages: list[bytes] = []
     learner.fit(
-        {name: dataset[rows] for name, rows in zip(names, division.owners, strict=True)},
+        {name: dataset[rows] for name, rows in division.by_owner.items()},
         public=dataset[division.public],
         test=dataset[division.held_out],
+        record=messages.append if record else forget,
     )
     place, _, name = model.rpartition(":")
-    height, width = dataset.images.shape[1:3]
-    kept = replace(
-        learner.model_, side=height if height == width else None, source=f"{as_path(place).absolute()}:{name}"
-    )
+    source, (height, width) = f"{as_path(place).absolute()}:{name}", dataset.images.shape[1:3]
+    kept = replace(learner.model_, side=height if height == width else None, source=source)
     kept.save(out / "network.npz")
     write_json(out / "statement.json", learner.statement_.to_dict())
+    asked = {name: value for name, value in learner.get_params(deep=False).items() if name != "module"}
+    described = collected.to_dict() | {"model": source, "network": asked}
+    if sites is not None:
+        described |= {"data": "own pictures", "owners": len(sites.owners), "sites": asdict(sites), "side": side}
+    photos = {name: Photos(dataset.images[rows], dataset.labels[rows]) for name, rows in division.by_owner.items()}
+    _keep_run(out, learner.initial_, described, messages if record else None, photos)
     document = {"model": str(out / "network.npz"), "public_score": learner.public_score_, "score": learner.score_}
     show(
         document | {"plan": asdict(learner.plan_), "statement": learner.statement_.to_dict()},
@@ -464,15 +470,14 @@ def learn_selective(
     clip: Annotated[float | None, Option(help="Longest gradient of a photo, for record noise.")] = None,
     upload_clip: Annotated[float | None, Option(help="Longest upload, for participant noise.")] = None,
     epsilons: Annotated[str, Option(help="Also simulate methods with proven noise at these.")] = "",
-    record: Annotated[bool, Option("--record", help="Keep what the server received, for `blindsight audit`.")] = False,
+    record: RecordOption = False,
     out: Annotated[Path, Option(help="Folder of statement and report.", callback=to_folder)] = Path("out/selective"),
 ) -> None:
     """Keep a network up to date from people's photos, of which only chosen changes are shared; compare, day by day."""
-    from blindsight.audit.selective_audit import ABOUT_SELECTIVE, VIEW, about_run, save_view
     from blindsight.selective.study import PhotoStudy, SharingOptions, SharingResult, Training, backbone
     from blindsight.sums.roles import forget
 
-    given, seed, path = locals(), collected.seed, collected.path
+    given, seed = locals(), collected.seed
     training = chosen(Training, given)
     asked = chosen(SharingOptions, given, epsilons=tuple(split_numbers(epsilons)))
     asked.check_participants(participants)
@@ -497,22 +502,27 @@ def learn_selective(
 
     messages: list[bytes] = []
     result = SharingResult.of(study, asked, record=messages.append if record else forget, on_day=show_day)
-    about = about_run(
-        study,
-        data=collected.name,
-        path=None if path is None else str(path.absolute()),
-        count=collected.count,
-        seed=seed,
-        features=features,
-        components=components,
-        training=asdict(training),
-        plan=plan,
-        sharing=asdict(asked),
-    )
-    write_json(out / ABOUT_SELECTIVE, about)
-    if record:
-        save_view(out / VIEW, messages)
+    described = {"features": features, "components": components, "training": asdict(training), "plan": plan}
+    described |= collected.to_dict() | {"sharing": asdict(asked)}
+    _keep_run(out, study.initial, described, messages if record else None, study.photos)
     _show_sharing(result, out, collected.name, seed)
+
+
+def _keep_run(
+    out: Path,
+    initial: "Vector",
+    described: dict[str, Any],
+    messages: list[bytes] | None,
+    photos: "Mapping[str, Photos]",
+) -> None:
+    """Write how a run was asked and what its server received, for audits; a recording of an earlier run goes."""
+    from blindsight.audit.selective_audit import ABOUT_SELECTIVE, VIEW, Recording, about_run
+
+    write_json(out / ABOUT_SELECTIVE, about_run(initial, **described))
+    if messages is None:
+        (out / VIEW).unlink(missing_ok=True)
+    else:
+        Recording.of(messages, photos).save(out / VIEW)
 
 
 def _told_and_kept(out: Path, live: LiveTable) -> "OnRound":
@@ -537,23 +547,38 @@ def _study(
     """Return everybody's features, and how pictures become such, unless they came ready-made."""
     from blindsight.data import pipeline
     from blindsight.data.features import reading_side
-    from blindsight.data.study import Study, divide
+    from blindsight.data.study import Study
     from blindsight.learn.model import Pictures
 
-    asked, seed = split_names(attributes), collected.seed
-    made = pipeline(seen.features, components=seen.components, random_state=seed)
+    made = pipeline(seen.features, components=seen.components, random_state=collected.seed)
     with terminal_progress() as progress:
-        if sites is None:
-            dataset = collected.load(progress)
-            division = divide(dataset, owners=collected.owners, attributes=asked, sharing=sharing, random_state=seed)
-        else:
-            dataset, division = sites.read(asked, side=reading_side(made), random_state=seed, progress=progress)
-            tell_skipped(dataset)
+        dataset, division = _divided(
+            collected, sites, progress, side=reading_side(made), attributes=split_names(attributes), sharing=sharing
+        )
         study = Study.prepare(dataset, division, made, cache=cache_folder(), progress=progress)
     if dataset.images is None:
         return study, None
     height, width = dataset.images.shape[1:3]
     return study, Pictures(seen.features, made, study.answers, height if height == width else None)
+
+
+def _divided(
+    collected: Collected,
+    sites: "Sites | None",
+    progress: "Progress",
+    *,
+    side: int,
+    attributes: "Sequence[str]" = (),
+    sharing: "Sharing | None" = None,
+) -> "tuple[Dataset, Division]":
+    """Return all pictures and whose are whose: shared out, or the owners' own."""
+    from blindsight.data.study import divide
+
+    if sites is not None:
+        dataset, division = sites.read(attributes, side=side, random_state=collected.seed, progress=progress)
+        return tell_skipped(dataset), division
+    dataset, owners = collected.load(progress), collected.owners
+    return dataset, divide(dataset, owners=owners, attributes=attributes, sharing=sharing, random_state=collected.seed)
 
 
 def _predict_hint(run: Path, collected: Collected, own: Own) -> str:
@@ -595,15 +620,15 @@ def _write_report(out: Path, data: str, learner: "FederatedClassifier", owners: 
 def _show_sharing(result: "SharingResult", out: Path, data: str, seed: int) -> None:
     from blindsight.report import write_report
     from blindsight.report.learning import sharing_chapter
-    from blindsight.selective.accounting import figure
     from blindsight.selective.study import OURS
+    from blindsight.statement import rounded_up
 
     statement = result.timeline.method(OURS).statement
     facts = {"Command": "blindsight learn selective", "Data": data, "Seed": str(seed)}
     write_report(out / "report.html", f"Sharing what was learned from {data}", [sharing_chapter(result)], facts=facts)
     write_json(out / "statement.json", statement.to_dict())
     columns, rows = result.timeline.rows((result.days,))
-    costs = [(row.what, figure(row.basic), figure(row.composed)) for row in result.cost.rows()]
+    costs = [(row.what, rounded_up(row.basic), rounded_up(row.composed)) for row in result.cost.rows()]
     counted = ("what is counted", "added up", f"at delta = {result.cost.delta:g}")
     show(
         result.to_dict() | {"report": str(out / "report.html")},

@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TextIO, TypeVar
@@ -113,6 +113,10 @@ class Collected:
     @property
     def name(self) -> str:
         return self.data or (self.standard if self.path is None else kind_of(self.path))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that finds the same pictures again."""
+        return asdict(self) | {"data": self.name, "path": None if self.path is None else str(self.path.absolute())}
 
     def load(self, progress: Progress) -> "Dataset":
         from blindsight.data import load

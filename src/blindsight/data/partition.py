@@ -170,6 +170,12 @@ class Division:
     attributes: tuple[str, ...] = ()  # to be learned; the classes, where there are none
     names: tuple[str, ...] = ()  # of the owners; "owner 1", "owner 2", ... where they have none
 
+    @property
+    def by_owner(self) -> dict[str, Indices]:
+        """The rows of each owner."""
+        names = self.names or [f"owner {number}" for number in range(1, len(self.owners) + 1)]
+        return dict(zip(names, self.owners, strict=True))
+
 
 def divide(
     labels: ArrayLike,

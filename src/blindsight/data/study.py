@@ -79,10 +79,9 @@ class Study(Prepared):
     @classmethod
     def of(cls, dataset: Dataset, features: NDArray[np.float32], division: Division) -> Self:
         targets, answers = _targets(dataset, division.attributes)
-        names = division.names or [f"owner {number}" for number in range(1, len(division.owners) + 1)]
         return cls(
             public=(features[division.public], targets[division.public]),
-            owners={name: (features[rows], targets[rows]) for name, rows in zip(names, division.owners, strict=True)},
+            owners={name: (features[rows], targets[rows]) for name, rows in division.by_owner.items()},
             test=(features[division.held_out], targets[division.held_out]),
             answers=answers,
             multilabel=targets.ndim == 2,

@@ -46,7 +46,7 @@ from blindsight.selective.protection import (
     calibrate_record,
     check_whole,
 )
-from blindsight.selective.timeline import Photos, Setting, train_initial
+from blindsight.selective.timeline import Photos, PreparedRun, Setting, train_initial
 from blindsight.selective.trainers import (
     DECAY,
     LOCAL_STEPS,
@@ -56,6 +56,7 @@ from blindsight.selective.trainers import (
     check_passes,
 )
 from blindsight.statement import PrivacyStatement
+from blindsight.sums.roles import Record, forget
 
 Collection = Dataset | tuple[ArrayLike, ArrayLike]
 ProtectedUnit = Literal["record", "participant"]
@@ -168,6 +169,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     model_ : the `NetworkModel`, which can be saved.   plan_ : the `TrainingPlan`.
     classes_ : the names of the classes.               statement_ : the `PrivacyStatement`.
     uploads_ : how many were made.                     public_score_, score_ : on the test pictures before and after.
+    initial_ : the parameters before anything was shared.
     """
 
     def __init__(
@@ -223,14 +225,51 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ledger: Ledger | None = None,
         scope: str | None = None,
         source: ByteSource = system_bytes,
+        record: Record = forget,
     ) -> Self:
         """Learn from several participants' pictures and classes, or with `y` from one's.
 
         `public` pictures give the first model, the names of the classes, and a clip that nobody names. `test` pictures
-        are scored before and after. A `ledger` is charged under `scope` before anything is learned from them.
+        are scored before and after. A `ledger` is charged under `scope` before anything is learned from them. `record`
+        is called with every message that the parameter server receives, for audits.
         """
+        if ledger is not None and (self.unit is None or scope is None):
+            raise InputError("a ledger counts proven privacy under a scope, the name of the pictures; name both.")
+        brought: Any = participants if y is None else [(participants, y)]
+        ready = self.prepare(brought, public=public, test=test, source=source)
+        setting, dimension = ready.setting, ready.setting.initial.size
+        self._warn(dimension)
+        name = f"{len(ready.photos)} participants"
+        method = SelectiveMethod(name, ready.sharing, encrypted=self.scheme, budget=self.epsilon, record=record)
+        run = method.begin(setting)
+        if ledger is not None and scope is not None:
+            self._charge(ledger, scope, ready.sharing, dimension, ready.uploads)
+        for orders in ready.passes:
+            run.day({name: ready.photos[name].take(order) for name, order in orders.items()})
+        self.statement_, self.uploads_, self.initial_ = run.statement(), run.traffic.uploads, setting.initial
+        learned = deepcopy(self.module).cpu().eval()
+        FlatParameters(learned).write(run.parameters)
+        self.model_ = NetworkModel(learned, self.classes_, self.statement_)
+        self.public_score_ = self.score_ = None
+        if ready.test is not None:
+            trainer = NetworkTrainer(self.module, device=self.device)
+            self.public_score_, self.score_ = (
+                float((trainer.scores(model, ready.test.inputs).argmax(axis=1) == ready.test.labels).mean())
+                for model in (setting.initial, run.parameters)
+            )
+        return self
+
+    def prepare(
+        self,
+        participants: Sequence[Collection] | Mapping[str, Collection],
+        *,
+        public: Collection | None = None,
+        test: Collection | None = None,
+        source: ByteSource = system_bytes,
+    ) -> PreparedRun:
+        """Return all that `fit` does before the first upload; the same of the same pictures, but for their noise."""
         self.check()
-        named = _named(participants if y is None else [(participants, y)])
+        named = _named(participants)
         if self.scheme is not None and len(named) < LEAST_TOGETHER:
             raise InputError(f"an encrypted sum needs {LEAST_TOGETHER} participants at least; got {len(named)}.")
         first = NetworkTrainer(self.module, optimiser=self.optimiser, batch=BATCH, device=self.device)
@@ -238,13 +277,10 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         known = None if public is None else self._photos("the public pictures", public, first)
         photos = {name: self._photos(name, collection, first) for name, collection in named.items()}
         held_out = None if test is None else self._photos("the test pictures", test, first)
-        sizes = [len(taken.labels) for taken in photos.values()]
-        self.plan_, uploads, among = self._plan(sizes, first.layout.dimension)
+        sizes = {name: len(taken.labels) for name, taken in photos.items()}
+        self.plan_, uploads, among = self._plan([*sizes.values()], first.layout.dimension)
         if self.unit is not None and self.clip is None and known is None:
             raise InputError("noise needs a clip, which is measured on public pictures. Give public ones, or a clip.")
-        if ledger is not None and (self.unit is None or scope is None):
-            raise InputError("a ledger counts proven privacy under a scope, the name of the pictures; name both.")
-        self._warn(first.layout.dimension)
         initial = first.initial()
         if known is not None:
             initial = train_initial(first, known, epochs=self.public_epochs, random_state=self.random_state)
@@ -255,7 +291,6 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             noise = self._noise(clip, uploads, among)
         residual = self.unit is None if self.residual is None else self.residual
         sharing = Sharing(self.share, select=self._select, residual=residual, noise=noise)
-        method = SelectiveMethod(f"{len(photos)} participants", sharing, encrypted=self.scheme, budget=self.epsilon)
         make = partial(
             NetworkTrainer,
             self.module,
@@ -267,25 +302,10 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             device=self.device,
             source=source,
         )
-        stated = 1e-5 if self.delta is None else self.delta
-        names, batch = tuple(photos), self.plan_.batch_size
-        run = method.begin(Setting(names, initial, make, batch, stated, self.random_state, source=source))
-        if ledger is not None and scope is not None:
-            self._charge(ledger, scope, sharing, first.layout.dimension, uploads)
-        rng = science(self.random_state)
-        for _ in range(self.passes):
-            run.day({name: taken.shuffled(rng) for name, taken in photos.items()})
-        self.statement_, self.uploads_ = run.statement(), run.traffic.uploads
-        learned = deepcopy(self.module).cpu().eval()
-        FlatParameters(learned).write(run.parameters)
-        self.model_ = NetworkModel(learned, self.classes_, self.statement_)
-        self.public_score_ = self.score_ = None
-        if held_out is not None:
-            self.public_score_, self.score_ = (
-                float((first.scores(model, held_out.inputs).argmax(axis=1) == held_out.labels).mean())
-                for model in (initial, run.parameters)
-            )
-        return self
+        stated, rng = 1e-5 if self.delta is None else self.delta, science(self.random_state)
+        setting = Setting(tuple(photos), initial, make, self.plan_.batch_size, stated, self.random_state, source=source)
+        passes = [{name: rng.permutation(size) for name, size in sizes.items()} for _ in range(self.passes)]
+        return PreparedRun(setting, sharing, len(self.classes_), known, photos, passes, held_out, uploads)
 
     def predict(self, X: Dataset | ArrayLike) -> NDArray[Any]:
         check_is_fitted(self)

@@ -200,6 +200,17 @@ def _interleaved(parts: list[Photos]) -> Photos:
 # --- a part is shared ---
 
 
+class MeteredServer(ParameterServer):
+    """A server that counts what is downloaded from it."""
+
+    traffic: Traffic
+
+    def answer(self, request: bytes) -> bytes:
+        answer = super().answer(request)
+        self.traffic.bytes_down += len(answer)
+        return answer
+
+
 @dataclass(frozen=True)
 class SelectiveMethod:
     """Participants upload as `sharing` says.
@@ -208,7 +219,7 @@ class SelectiveMethod:
     more than `max_staleness` uploads late are refused. With `encrypted`, a scheme of `blindsight.sums`, the server is
     given only the sum of what all who are ready share in a turn. With `half_download` parameters come as float16. With
     a `budget`, an epsilon, nobody makes an upload that would make it spend more. `record` is called with every message
-    the server receives.
+    the server receives; `server` is what kind it is, in an audit a hostile one.
     """
 
     name: str
@@ -221,6 +232,7 @@ class SelectiveMethod:
     budget: float | None = None
     half_download: bool = False
     record: Record = field(default=forget, compare=False, repr=False)
+    server: type[MeteredServer] = MeteredServer
 
     def __post_init__(self) -> None:
         if self.order not in get_args(OrderName):
@@ -255,17 +267,6 @@ class SelectiveMethod:
         return round_robin
 
 
-class _MeteredServer(ParameterServer):
-    """A server that counts what is downloaded from it."""
-
-    traffic: Traffic
-
-    def answer(self, request: bytes) -> bytes:
-        answer = super().answer(request)
-        self.traffic.bytes_down += len(answer)
-        return answer
-
-
 class SelectiveRun(MethodRun):
     """Participants and a parameter server that exchange bytes, in this process."""
 
@@ -277,7 +278,7 @@ class SelectiveRun(MethodRun):
         trainers = {name: setting.make_trainer(record_noise=inside) for name in setting.participants}
         first = next(iter(trainers.values()))
         self._terms = method.terms(first.layout, setting)
-        self._server = _MeteredServer(self._terms, setting.initial, record=method.record)
+        self._server = method.server(self._terms, setting.initial, record=method.record)
         self._server.traffic = self.traffic
         self._participants = self._join(trainers)  # which refuses trainers that do not tell their epochs
         self._steps = 1 if inside is None else first.epochs

@@ -48,7 +48,9 @@ from blindsight.selective.timeline import (
     MethodResult,
     OnDay,
     Photos,
+    PreparedRun,
     Schedule,
+    Setting,
     Timeline,
     schedule_days,
     simulate_days,
@@ -378,6 +380,21 @@ class PhotoStudy:
     @property
     def dimension(self) -> int:
         return self.initial.size
+
+    @property
+    def photos(self) -> dict[str, Photos]:
+        """Everybody's photos, in the order of days."""
+        taken = {name: self.schedule.taken_by(name) for name in self.schedule.participants}
+        return {name: Photos(self.inputs[rows], self.labels[rows]) for name, rows in taken.items()}
+
+    def prepared(self, options: SharingOptions) -> PreparedRun:
+        """Return the run of these options before its first upload."""
+        schedule, photos = self.schedule, self.photos
+        delta, sharing = options.stated_delta, options.sharing(schedule, steps=self.steps)
+        setting = Setting(schedule.participants, self.initial, self.make_trainer, BATCH, delta, self.seed)
+        public = Photos(self.inputs, self.labels).take(schedule.initial)
+        orders = {name: np.arange(len(own.labels)) for name, own in photos.items()}
+        return PreparedRun(setting, sharing, len(self.answers), public, photos, [orders])
 
     def simulate(
         self, methods: Sequence[Method], *, delta: float, on_day: OnDay | None = None, progress: Progress = silent

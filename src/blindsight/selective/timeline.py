@@ -30,11 +30,10 @@ from blindsight.data import partition
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
-from blindsight.selective.accounting import figure
 from blindsight.selective.codec import Vector
-from blindsight.selective.protection import RecordGaussian
+from blindsight.selective.protection import RecordGaussian, Sharing
 from blindsight.selective.trainers import Trainer
-from blindsight.statement import PrivacyStatement
+from blindsight.statement import PrivacyStatement, rounded_up
 
 Rows = NDArray[np.int64]
 
@@ -146,9 +145,8 @@ class Photos(NamedTuple):
     inputs: NDArray[Any]
     labels: NDArray[np.int64]
 
-    def shuffled(self, rng: np.random.Generator) -> "Photos":
-        order = rng.permutation(len(self.labels))
-        return Photos(self.inputs[order], self.labels[order])
+    def take(self, rows: Rows | slice) -> "Photos":
+        return Photos(self.inputs[rows], self.labels[rows])
 
 
 class MakeTrainer(Protocol):
@@ -195,6 +193,33 @@ class Setting:
     def generator(self, place: int) -> np.random.Generator:
         """Return the science randomness of the participant at this place, the same in every method."""
         return np.random.default_rng([self.seed, place])
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRun:
+    """A run of selective sharing before its first upload: what all know, how they share, and what they learn from.
+
+    Everybody goes through its own `photos` in the order of each of `passes`, and trains on every batch that comes
+    together; what a pass leaves over begins the next. `uploads` are those that are paid for.
+    """
+
+    setting: Setting
+    sharing: Sharing
+    classes: int
+    public: Photos | None
+    photos: Mapping[str, Photos]
+    passes: Sequence[Mapping[str, Rows]]
+    test: Photos | None = None
+    uploads: int = 0
+
+    def behind(self, participant: str, upload: int) -> Photos:
+        """Return the photos that an upload, counted from 0, is trained on."""
+        order, batch = np.concatenate([orders[participant] for orders in self.passes]), self.setting.batch
+        return self.photos[participant].take(order[upload * batch : (upload + 1) * batch])
+
+    def all_new(self, participant: str, uploads: int) -> bool:
+        """Whether so many uploads are all of the first pass, in which no photo comes twice."""
+        return uploads * self.setting.batch <= len(self.photos[participant].labels)
 
 
 class MethodRun:
@@ -302,7 +327,7 @@ class Timeline:
                 f"{self.mean_accuracy(method.name):.3f}",
                 f"{method.uploads[-1]:,}",
                 f"{method.bytes_up[-1] / 1e6:.3f}",
-                "-" if method.epsilon is None else figure(method.epsilon),
+                "-" if method.epsilon is None else rounded_up(method.epsilon),
                 method.against,
             )
             for method in self.methods

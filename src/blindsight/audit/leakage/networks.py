@@ -13,9 +13,14 @@ x wherever the uploaded entries hang together by rows and columns, and its lengt
 pictures the rows are mixtures; a unit that only one of them switched on (ReLU) still shows that one (`row_ratios`).
 
 *Adam and RMSProp* (`undo_division`). A first step divides every entry g by its own size: it sends rate g / (a |g| + e),
-where e = 1e-8 and a = 1 (Adam) or .1 (RMSProp), in which g stands as e u / (rate - a |u|). Far above e that is its sign
-alone, and of standardised pictures signs are pictures in black and white. Far below, where a server that chooses the
-weights can bring it (`selective_audit.chosen_weights`), it is the gradient.
+where e = 1e-8 and a = 1 (Adam) or .1 (RMSProp). In that step u the entry stands as e u / (rate - a |u|), as far as
+float32 has not rounded u away beside the weight that it is added to. So at ordinary weights most of a gradient of
+RMSProp can be read, and of Adam the rows of units with little of it; a server that chooses the weights makes all of it
+little (`selective_audit.chosen_weights`). Of the rest there are signs, and zeros: where a picture switches a ReLU off.
+They tell on which side of each filter's plane every patch of it lies, and with the objective "signs" pictures are found
+that lie on the same sides. Of several local steps the first can be read in units that it switched off: RMSProp leaves
+them there, and how far Adam's momentum moves them is known. Later uploads divide by what the optimiser remembers, and
+are not undone.
 
 *A small batch* (`match_gradient`): dummies are changed until their gradient is the one that was sent. Zhu, Liu & Han,
 "Deep leakage from gradients" (NeurIPS 2019), with their squared distance of gradients or with the cosine of Geiping et
@@ -31,7 +36,7 @@ et al., with weights nobody has trained yet: the situation of a first round, and
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import prod, sqrt
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -41,14 +46,14 @@ from scipy.optimize import linear_sum_assignment
 from blindsight.audit.finding import Finding, rate
 from blindsight.audit.leakage.recovery import RECOVERED, Vector, cosine
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.extras import require
+from blindsight.extras import require, seeded
 from blindsight.learn.sparsity import top_entries
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.selective.codec import ParameterLayout, SparseUpdate
 
-_DIVISORS, _EPSILON = {"adam": 1.0, "rmsprop": 0.1}, 1e-8  # torch's sqrt(1 - alpha) and eps
-_FINEST = 1e-3  # of a learning rate: what float32 leaves of a step beside its weight
+_EPSILON = 1e-8  # torch's, of Adam and RMSProp
+_ROUNDING = 2.0**-22  # of a step: a few roundings of float32 inside of it
 
 Update = ArrayLike | SparseUpdate
 """A change of all parameters in one row, whole or in part."""
@@ -89,18 +94,32 @@ def _from_start(name: str, gradients: NDArray[np.float64], seen: NDArray[np.bool
     return LayerInput(name, inputs[:-1], known[:-1], scaled, explained)
 
 
-def undo_division(update: Vector, optimiser: str, learning_rate: float) -> Vector:
-    """Return minus the gradient behind a first step of Adam or RMSProp, up to its length; of SGD the step itself.
+def undo_division(
+    update: Vector, optimiser: str, learning_rate: float, steps: int = 1, *, weights: ArrayLike = 0.0
+) -> Vector:
+    """Return minus the gradient behind a first step of Adam or RMSProp from these weights; of SGD the step itself.
+
+    Of several `steps` it is that of the first, wherever the others had none.
 
     >>> gradient = np.array([1e-9, -3e-9, 2e-9])
     >>> step = 1e-3 * gradient / (np.abs(gradient) + 1e-8)
     >>> np.round(undo_division(step, "adam", 1e-3) / 1e-9, 6).tolist()
     [1.0, -3.0, 2.0]
     """
-    if optimiser not in _DIVISORS:
+    if optimiser not in ("adam", "rmsprop"):
         return update
-    left = learning_rate - _DIVISORS[optimiser] * np.abs(update)
-    undone: Vector = _EPSILON * update / np.maximum(left, _FINEST * learning_rate)  # less is rounding
+    parts = [(1.0, 0.1)]  # torch's sqrt(1 - alpha)
+    if optimiser == "adam":  # by its momentum it goes on
+        parts = [
+            (0.1 * 0.9**t / (1 - 0.9 ** (t + 1)), sqrt(0.001 * 0.999**t / (1 - 0.999 ** (t + 1)))) for t in range(steps)
+        ]
+    longest = learning_rate * sum(above / below for above, below in parts)
+    slope = learning_rate * sum(above / below**2 for above, below in parts) / longest
+    before = np.asarray(weights, dtype=np.float32)
+    after = before + update.astype(np.float32)
+    step = after.astype(np.float64) - before
+    rounding = sqrt(steps) * np.spacing(np.abs(after)) / 2 + _ROUNDING * longest
+    undone: Vector = _EPSILON * slope * step / np.maximum(longest - np.abs(step), rounding)
     return undone
 
 
@@ -184,8 +203,9 @@ def _fit(matrix: NDArray[np.float64], seen: NDArray[np.bool_], other: Vector) ->
     return fitted
 
 
-Objective = Literal["cosine", "squares"]
+Objective = Literal["cosine", "squares", "signs"]
 MAX_BATCH = 8
+_SOFT = 0.1  # of a gradient's mean size: about so large an entry has half a sign
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,9 +245,10 @@ def match_gradient(
     """Return pictures of this `shape` whose mean cross-entropy under a torch `model` has this gradient.
 
     `model` must have the parameters at which the gradient was taken; it is not changed. `gradient` is in the order of
-    its trainable parameters; with the cosine, minus an update is as good. Only the entries marked in `uploaded` are
-    compared, all by default. `labels` are read off the gradient if not given. `smoothness` times the mean difference of
-    neighbouring pixels is added to the objective: the prior of Geiping et al. (2020), for pictures of 32x32 and more.
+    its trainable parameters; with the cosine, minus an update is as good, and with the signs, minus a first step of
+    Adam or RMSProp. Only the entries marked in `uploaded` are compared, all by default. `labels` are read off the
+    gradient if not given. `smoothness` times the mean difference of neighbouring pixels is added to the objective: the
+    prior of Geiping et al. (2020), for pictures of 32x32 and more.
     """
     if objective not in get_args(Objective):
         raise UnknownNameError("objective", objective, get_args(Objective))
@@ -325,10 +346,10 @@ class _Matcher:
         gradient = torch.cat([part.flatten() for part in parts])[self._marked]
         if self._objective == "squares":
             return torch.sum((gradient - self._target) ** 2) / torch.sum(self._target**2)
+        if self._objective == "signs":
+            sizes = gradient.abs()
+            return torch.mean((gradient / (sizes + _SOFT * sizes.mean()) - self._target.sign()) ** 2)
         return 1 - torch.nn.functional.cosine_similarity(gradient, self._target, dim=0)
-
-
-_CHANNELS = 6
 
 
 def attack_batches(
@@ -347,7 +368,7 @@ def attack_batches(
 ) -> tuple[Finding, ...]:
     """Recover pictures, (n, height, width), from the largest entries of the gradients of `repeats` batches per size.
 
-    There is a row for each size of batch and upload.
+    There is a row for each size of batch and upload. Signs are those of a network with ReLU and 32 filters.
     """
     images, classes = np.asarray(pictures, dtype=np.float64), np.asarray(labels)
     if images.ndim != 3 or classes.shape != images.shape[:1] or max(batches) > len(images) or repeats < 1:
@@ -356,13 +377,14 @@ def attack_batches(
             f"more; got {images.shape}, {classes.shape} and {repeats}."
         )
     generator = science(random_state)
-    model = _network(images.shape[1:], int(classes.max()) + 1, generator)
+    model = _network(images.shape[1:], int(classes.max()) + 1, generator, relu=objective == "signs")
     found: dict[tuple[int, float], list[tuple[Vector, float]]] = {}
     for repeat in range(repeats):
         progress("matching gradients", repeat, repeats)
         for batch in batches:
             chosen = generator.permutation(len(images))[:batch]
             gradient = _gradient(model, images[chosen], classes[chosen])
+            gradient = np.sign(gradient) if objective == "signs" else gradient
             for share in uploads:
                 matched = match_gradient(
                     model,
@@ -379,14 +401,15 @@ def attack_batches(
                 )
                 found.setdefault((batch, share), []).append((matched.cosines(images[chosen]), matched.mismatch))
     progress("matching gradients", repeats, repeats)
-    return tuple(_batch_finding(batch, share, matches) for (batch, share), matches in found.items())
+    what = "of the signs of the gradient" if objective == "signs" else "of the gradient"
+    return tuple(_batch_finding(f"{share:.0%} {what}", batch, matches) for (batch, share), matches in found.items())
 
 
-def _batch_finding(batch: int, share: float, matches: Sequence[tuple[Vector, float]]) -> Finding:
+def _batch_finding(what: str, batch: int, matches: Sequence[tuple[Vector, float]]) -> Finding:
     cosines = np.concatenate([cosines for cosines, _ in matches])
     recovered = int(np.count_nonzero(cosines >= RECOVERED))
     return Finding(
-        claim=f"{share:.0%} of the gradient of a batch of {batch} does not show its pictures",
+        claim=f"{what} of a batch of {batch} does not show its pictures",
         source="selective sharing (Shokri & Shmatikov 2015), which sends it in the clear",
         proven="nothing",
         measure=f"share of {len(cosines)} pictures recovered (|cosine| >= {RECOVERED})",
@@ -397,17 +420,20 @@ def _batch_finding(batch: int, share: float, matches: Sequence[tuple[Vector, flo
     )
 
 
-def _network(shape: tuple[int, ...], classes: int, generator: np.random.Generator) -> Any:
-    """Return a network whose weights are drawn from `generator`."""
+def _network(shape: tuple[int, ...], classes: int, generator: np.random.Generator, *, relu: bool = False) -> Any:
+    """Return a network whose weights are drawn from `generator`: with ReLU, as torch draws them."""
     torch = require("torch", extra="deep", purpose="matching gradients")
-    nn, (height, width) = torch.nn, shape
-    model = nn.Sequential(
-        nn.Unflatten(1, (1, height)),
-        nn.Conv2d(1, _CHANNELS, 3, padding=1),
-        nn.Sigmoid(),
-        nn.Flatten(),
-        nn.Linear(_CHANNELS * height * width, classes),
-    ).double()
+    nn, (height, width), channels = torch.nn, shape, 32 if relu else 6
+    with seeded(generator if relu else 0, "cpu"):
+        model = nn.Sequential(
+            nn.Unflatten(1, (1, height)),
+            nn.Conv2d(1, channels, 3, padding=1),
+            nn.ReLU() if relu else nn.Sigmoid(),
+            nn.Flatten(),
+            nn.Linear(channels * height * width, classes),
+        ).double()
+    if relu:
+        return model
     with torch.no_grad():
         for parameter in model.parameters():
             drawn = generator.uniform(-0.5, 0.5, size=tuple(parameter.shape))
