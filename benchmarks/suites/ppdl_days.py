@@ -16,10 +16,11 @@ from benchmarks.results import Argument
 from benchmarks.table import Claim, Claims, Found, Grid, Rows, Table, Values, leads, spread
 from blindsight.errors import InputError
 from blindsight.rng import science
-from blindsight.selective.accounting import compose_sharing, figure
+from blindsight.selective.accounting import compose_sharing
 from blindsight.selective.protection import Sharing, calibrate_participant, calibrate_record
 from blindsight.selective.study import Model, PhotoStudy, Training, trainer_maker
 from blindsight.selective.timeline import Photos, Schedule, schedule_days, train_initial
+from blindsight.statement import rounded_up
 
 CLASSES = ("automobile", "truck", "dog", "cat")
 
@@ -262,7 +263,7 @@ def _figure(model: Model, found: Found) -> list[Grid]:
         days = [spread(line.of(name, 100), 1) for name in ("day 1", "day 14", "day 28", "last week")]
         uploads, epsilons = line.of("uploads"), line.of("epsilon")
         proven = "-" if not uploads else "nothing is sent" if not any(uploads) else "none"
-        proven = figure(max(epsilons)) if any(uploads) and epsilons else proven
+        proven = rounded_up(max(epsilons)) if any(uploads) and epsilons else proven
         rows.append((said, *days, uploads[:1], line.of("megabytes up")[:1], proven))
     note = (
         f"Percent of the day's new photos told rightly by the model of the day before. Epsilon at delta = {DELTA:g}, "
@@ -324,9 +325,9 @@ def _composition(found: Found) -> Grid:
         composed = [
             cell
             for part in (cost.upload, cost.participant)
-            for cell in (("-", "-") if part is None else (figure(part.basic), figure(part.epsilon)))
+            for cell in (("-", "-") if part is None else (rounded_up(part.basic), rounded_up(part.epsilon)))
         ]
-        photo = "-" if cost.record is None else figure(cost.record.epsilon)
+        photo = "-" if cost.record is None else rounded_up(cost.record.epsilon)
         rows.append((said, counted, *composed, photo, "yes" if cost.proven else "no"))
     return Grid(
         "What epsilon = 1 composes to",

@@ -312,7 +312,11 @@ def rounded_up(value: float) -> str:
 
     >>> rounded_up(1.0), rounded_up(7.3293), rounded_up(0.0), rounded_up(0.01234), rounded_up(1e-6), rounded_up(1234.5)
     ('1.00', '7.33', '0.00', '0.0124', '1e-06', '1,235')
+    >>> rounded_up(math.inf)
+    'infinite'
     """
+    if math.isinf(value):
+        return "infinite"
     exact = Decimal(repr(float(value)))
     places = 0 if value >= 100 else max(2, 2 - exact.adjusted()) if exact else 2
     rounded = exact.quantize(Decimal(1).scaleb(-places), ROUND_CEILING, Context(prec=400))

@@ -170,7 +170,9 @@ def test_changed_or_missing_data_are_a_note(learn):
     assert by_attack(audit, "recorded view")
     about = ABOUT | {"data": "csv", "path": str(folder / "gone.csv")}
     (folder / "run.json").write_text(json.dumps(about))
-    assert any("gone.csv" in note for note in audited(folder).notes)
+    notes = audited(folder).notes
+    assert any("--data and --path" in note for note in notes)
+    assert not any("gone.csv" in note for note in notes)  # an audit is read by others
 
 
 def recorded(scheme, updates):

@@ -10,10 +10,10 @@ from blindsight.errors import InputError
 from blindsight.report import Plot, StatementBlock, Table, Text, render_report
 from blindsight.report.learning import sharing_chapter
 from blindsight.rng import seeded_bytes
-from blindsight.selective.accounting import figure
 from blindsight.selective.study import OURS, SharingOptions, SharingResult
 from blindsight.selective.timeline import schedule_days, simulate_days
 from blindsight.selective.trainers import SoftmaxTrainer
+from blindsight.statement import rounded_up
 
 LABELS = np.arange(400) % 2
 INPUTS = np.random.default_rng(0).normal(size=(400, 4)).astype(np.float32)
@@ -113,7 +113,7 @@ def test_composition_goes_from_one_parameter_to_the_whole_run():
     table = tables(chapter)[-1]
     assert table.rows[0][:2] == ("one parameter in one upload, as the papers count", "1.00")
     whole = next(row for row in table.rows if "a participant, over 3 uploads" in row[0])
-    assert whole[1] == figure(2 * 3)  # 20% of 10 parameters, three times
+    assert whole[1] == rounded_up(2 * 3)  # 20% of 10 parameters, three times
     assert table.columns[2] == "epsilon at delta = 1e-05"
     assert "nothing is proven" in table.caption
     assert published.cost.sentence() in [block.text for block in chapter.blocks if isinstance(block, Text)]

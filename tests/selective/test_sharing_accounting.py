@@ -13,7 +13,6 @@ from blindsight.dp.accounting import BoundedLoss, GaussianLoss, LaplaceLoss, com
 from blindsight.errors import InputError
 from blindsight.selective.accounting import (
     compose_sharing,
-    figure,
     sharing_statement,
     upload_loss,
 )
@@ -26,6 +25,7 @@ from blindsight.selective.protection import (
     calibrate_participant,
 )
 from blindsight.selective.trainers import SoftmaxTrainer
+from blindsight.statement import rounded_up
 
 LAPLACE = Sharing(0.1, select="random", bound=0.1, noise=Laplace(1.0))
 PUBLISHED = Sharing(0.1, select="random", bound=0.1, noise=PublishedLaplace(1.0))
@@ -222,12 +222,12 @@ def test_tables_round_as_headlines_do(epsilon):
     assert cost.participant is not None
     whole = replace(cost.participant, pld=epsilon, rdp=math.inf, basic=math.inf)
     told = sharing_statement(replace(cost, participant=whole))
-    assert f"epsilon = {figure(epsilon)} (" in told.headline()
+    assert f"epsilon = {rounded_up(epsilon)} (" in told.headline()
 
 
 @pytest.mark.parametrize("epsilon", [1e-4, 0.1 + 0.2, 1.0, 3.14159, 99.999, 37_888.0, 14_615.29])
 def test_figures_are_never_rounded_down(epsilon):
-    assert epsilon * (1 - 1e-5) <= float(figure(epsilon).replace(",", "")) <= epsilon * 1.01 + 1e-3
+    assert epsilon * (1 - 1e-5) <= float(rounded_up(epsilon).replace(",", "")) <= epsilon * 1.01 + 1e-3
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from blindsight.audit.checks import Check, Evidence, Plan
+from blindsight.audit.checks import Check, Evidence, Plan, moved_pictures
 from blindsight.audit.epsilon import CONFIDENCE, runs_needed
 from blindsight.audit.finding import Finding, Verdict, rate
 from blindsight.audit.mechanisms import central_sums, local_mechanism
@@ -132,7 +132,8 @@ class IndexAudit:
     @cached_property
     def dataset(self) -> Dataset:
         """The pictures."""
-        return self.origin.source.load() if self.given is None else self.given
+        with moved_pictures():
+            return self.origin.source.load() if self.given is None else self.given
 
     def features(self, part: Part) -> Floats:
         """Return the features of one part of the pictures, in the order of their numbers."""
@@ -192,6 +193,8 @@ class IndexAudit:
 
     def permanence(self, effort: float) -> Evidence:
         """Build a copy again, twice: the first brings it up to date, the second must change nothing."""
+        with moved_pictures():
+            self.origin.source.load()
         with TemporaryDirectory(prefix="blindsight-audit-") as scratch:
             copy = Path(scratch) / "index"
             copytree(self.folder, copy)
@@ -577,13 +580,16 @@ def linkage_finding(right: int, pictures: int, entries: int, mode: Mode, epsilon
         most = odds / (odds + entries - 1)
         source, proven = "the statement of the index", f"right in at most {most:.3g} of the cases"
         above, below = "refuted", "not refuted"
+    perfect = rate(pictures, pictures, confidence=CONFIDENCE)
+    few = perfect.low <= most <= (share.high or 0.0)  # naming all of them right would have shown nothing
     return Finding(
         claim="who has a picture cannot tell which entry of the index it is",
         source=source,
         proven=proven,
-        measure=f"share of pictures taken again that are named right (chance: {chance:.3g})",
+        measure=f"share of pictures taken again that are named right (chance: {chance:.3g})"
+        + few * f"; {pictures} are too few to tell",
         measured=share,
-        verdict=above if share.low > most else below,
+        verdict=above if share.low > most else "undecided" if few else below,
         chance=chance,
         attack=f"another capture of the picture (noise of {NOISE:g} levels, {LIGHT:.0%} more or less light)",
         details={"pictures": pictures, "entries": entries, "chance": chance},

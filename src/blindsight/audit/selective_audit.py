@@ -41,7 +41,7 @@ from scipy.optimize import nnls
 from scipy.stats import binomtest
 
 from blindsight.audit import membership
-from blindsight.audit.checks import Check, Evidence, Plan, read_json
+from blindsight.audit.checks import Check, Evidence, Plan, check_fields, moved_pictures, read_json, read_statement
 from blindsight.audit.finding import Finding, Interval, Verdict, rate
 from blindsight.audit.leakage.networks import linear_layers, parameter_places, undo_division
 from blindsight.audit.leakage.recovery import RECOVERED
@@ -263,7 +263,7 @@ def member_findings(
     fprs = tuple(fpr for fpr in membership.LOW_FPRS if len(outside) >= membership.fewest_others(fpr))
     roc = membership.measure(inside, outside, fprs=fprs, confidence=_CONFIDENCE)
     result = membership.MembershipResult(f"alignment of photo and upload, {len(members)} uploads", roc)
-    epsilon, delta = _of_replacement(statement)
+    epsilon, delta = membership.of_exchange(statement)
     source = "nobody" if epsilon is None else "the run's statement"
     return membership.findings(result, f"{weights}: the batch", source=source, epsilon=epsilon, delta=delta)
 
@@ -280,15 +280,6 @@ def _pull(
     one = slice(row, row + 1)
     own = (server.step(base, Photos(photos.inputs[one], photos.labels[one])) - steps[photos.labels[row]])[places]
     return float(own @ left / max(float(np.linalg.norm(own)), 1e-30))
-
-
-def _of_replacement(statement: PrivacyStatement) -> tuple[float | None, float]:
-    """Return the epsilon and delta of exchanging a photo for another: twice "one is there or not"."""
-    if statement.guarantee != "differential privacy" or statement.epsilon is None or statement.delta is None:
-        return None, 0.0
-    if statement.neighbours == "replace":
-        return statement.epsilon, statement.delta
-    return 2 * statement.epsilon, min((1 + math.exp(min(statement.epsilon, 50.0))) * statement.delta, 1 - 1e-12)
 
 
 def photo_finding(
@@ -472,7 +463,19 @@ class SelectiveRun:
                 f"{folder / ABOUT_SELECTIVE} is of {about.get('schema')!r}, version {about.get('version')}; this "
                 f"Blindsight reads {SCHEMA!r}, version {VERSION}. Learn again, or audit it by the one that wrote it."
             )
-        statement = PrivacyStatement.from_dict(read_json(folder / "statement.json", "Learn again."))
+        check_fields(
+            folder / ABOUT_SELECTIVE,
+            about,
+            **dict.fromkeys(("training", "plan", "sharing"), dict),
+            **dict.fromkeys(("parameters", "seed", "components"), int),
+            data=str,
+            features=str,
+            path=str | None,
+            count=int | None,
+            initial=float,
+        )
+        check_fields(folder / ABOUT_SELECTIVE, about["plan"], participants=int, days=int, initial=float, classes=list)
+        statement = read_statement(folder / "statement.json")
         return cls(about, statement, load_view(view) if view.exists() else None, data, progress)
 
     @cached_property
@@ -486,9 +489,9 @@ class SelectiveRun:
         about, dataset = self.about, self.given
         if dataset is None:
             path = None if about["path"] is None else Path(about["path"])
-            dataset = load(
-                about["data"], path=path, count=about["count"], random_state=about["seed"], progress=self.progress
-            )
+            asked = {"path": path, "count": about["count"], "random_state": about["seed"], "progress": self.progress}
+            with moved_pictures():
+                dataset = load(about["data"], **asked)
         study = PhotoStudy.prepare(
             dataset,
             backbone(about["features"], components=about["components"], random_state=about["seed"]),
@@ -581,5 +584,9 @@ def plan_selective(
 
     checks = [check(*attack, weights) for weights in (recorded, chosen) for attack in attacks]
     if run.messages is None:
-        return Plan(name, tuple(checks[len(attacks) :]), (HOW_TO_RECORD,), run.statement)
+        checks = [Check(f"uploads, {recorded}", 0, _unrecorded), *checks[len(attacks) :]]
     return Plan(name, tuple(checks), statement=run.statement)
+
+
+def _unrecorded(effort: float) -> Evidence:
+    raise InputError(HOW_TO_RECORD)

@@ -595,15 +595,15 @@ def _write_report(out: Path, data: str, learner: "FederatedClassifier", owners: 
 def _show_sharing(result: "SharingResult", out: Path, data: str, seed: int) -> None:
     from blindsight.report import write_report
     from blindsight.report.learning import sharing_chapter
-    from blindsight.selective.accounting import figure
     from blindsight.selective.study import OURS
+    from blindsight.statement import rounded_up
 
     statement = result.timeline.method(OURS).statement
     facts = {"Command": "blindsight learn selective", "Data": data, "Seed": str(seed)}
     write_report(out / "report.html", f"Sharing what was learned from {data}", [sharing_chapter(result)], facts=facts)
     write_json(out / "statement.json", statement.to_dict())
     columns, rows = result.timeline.rows((result.days,))
-    costs = [(row.what, figure(row.basic), figure(row.composed)) for row in result.cost.rows()]
+    costs = [(row.what, rounded_up(row.basic), rounded_up(row.composed)) for row in result.cost.rows()]
     counted = ("what is counted", "added up", f"at delta = {result.cost.delta:g}")
     show(
         result.to_dict() | {"report": str(out / "report.html")},

@@ -17,10 +17,10 @@ from blindsight.learn.estimators import FederatedClassifier
 from blindsight.learn.recording import RoleView
 from blindsight.learn.rounds import RoundReport
 from blindsight.report import page
-from blindsight.selective.accounting import SharingCost, figure
+from blindsight.selective.accounting import SharingCost
 from blindsight.selective.study import OURS, WEEK, SharingResult
 from blindsight.selective.timeline import MethodResult
-from blindsight.statement import PrivacyStatement
+from blindsight.statement import PrivacyStatement, rounded_up
 from blindsight.sums.engine import Cost
 
 _SIDE = 220  # pixels of one view
@@ -196,7 +196,7 @@ def sharing_chapter(result: SharingResult) -> page.Chapter:
                 _epsilon_plot(result),
                 caption="The same against the epsilon that is proven over all days, of a photo or of a participant. "
                 "Dashed and black: top-k with residuals, without noise.",
-                alt=_points_alt(result, proven, lambda method: f"epsilon {figure(method.epsilon or 0)}"),
+                alt=_points_alt(result, proven, lambda method: f"epsilon {rounded_up(method.epsilon or 0)}"),
             )
         )
     blocks += [_cost_table(result.cost), page.Text(result.cost.sentence()), page.StatementBlock(ours.statement)]
@@ -289,7 +289,7 @@ def _methods_table(result: SharingResult) -> page.Table:
 
 
 def _cost_table(cost: SharingCost) -> page.Table:
-    rows = tuple((row.what, figure(row.basic), figure(row.composed), row.accountant) for row in cost.rows())
+    rows = tuple((row.what, rounded_up(row.basic), rounded_up(row.composed), row.accountant) for row in cost.rows())
     proof = "These figures are proven." if cost.proven else "They would hold at best; nothing is proven."
     return page.Table(
         ("what is counted", "epsilon, added up", f"epsilon at delta = {cost.delta:g}", "accountant"),

@@ -117,7 +117,7 @@ class SharingCost:
             return "There is no noise, so nothing bounds what an upload tells about the photos."
         if self.record is not None and self.sharing.unit == "record":
             return (
-                f"A photo that is in one batch loses epsilon = {figure(self.record.epsilon)} at delta = "
+                f"A photo that is in one batch loses epsilon = {rounded_up(self.record.epsilon)} at delta = "
                 f"{self.delta:g}, whatever is shared afterwards; a participant with many photos is not protected as a "
                 "whole."
             )
@@ -125,7 +125,7 @@ class SharingCost:
         if self.counted is None:
             come = "comes" if self.uploads == 1 else "come"
             return (
-                f"{number_of(self.uploads, 'upload')} {come} to epsilon = {figure(self.participant.epsilon)} at "
+                f"{number_of(self.uploads, 'upload')} {come} to epsilon = {rounded_up(self.participant.epsilon)} at "
                 f"delta = {self.delta:g} per participant, all its photos together."
             )
         proof = "" if self.proven else ", and not even that is proven"
@@ -133,8 +133,8 @@ class SharingCost:
         come = "comes" if values == self.uploads == 1 else "come"
         return (
             f"Epsilon = {self.counted:g} is for one parameter in one upload: {number_of(values, 'parameter')} in "
-            f"{each} {come} to epsilon = {figure(self.participant.basic)} per participant "
-            f"({figure(self.participant.epsilon)} at delta = {self.delta:g}){proof}."
+            f"{each} {come} to epsilon = {rounded_up(self.participant.basic)} per participant "
+            f"({rounded_up(self.participant.epsilon)} at delta = {self.delta:g}){proof}."
         )
 
 
@@ -161,15 +161,6 @@ def compose_sharing(sharing: Sharing, *, dimension: int, uploads: int, delta: fl
         half = loss.noise_multiplier / 2
         record = _composed(GaussianLoss(half), uploads, sharing, dimension, delta) if half >= _LEAST_NOISE else None
     return SharingCost(sharing, dimension, uploads, delta, proven, upload, participant, record)
-
-
-def figure(epsilon: float) -> str:
-    """Return an epsilon for a person to read, rounded up as in the headline of a statement.
-
-    >>> figure(0.12341), figure(7.0), figure(37887.2), figure(math.inf)
-    ('0.124', '7.00', '37,888', 'infinite')
-    """
-    return "infinite" if math.isinf(epsilon) else rounded_up(epsilon)
 
 
 def number_of(number: int, what: str) -> str:
@@ -332,7 +323,7 @@ def _not_protected(cost: SharingCost, session: Session | None) -> list[str]:
             lines.append("which parameters changed most: their places are uploaded as they are")
     elif cost.epsilon > _LARGE_EPSILON:
         lines.append(
-            f"anything in practice: with epsilon = {figure(cost.epsilon)} an upload may make any guess about the "
+            f"anything in practice: with epsilon = {rounded_up(cost.epsilon)} an upload may make any guess about the "
             f"{'photo' if sharing.unit == 'record' else 'photos'} certain"
         )
     if isinstance(sharing.noise, RecordGaussian):

@@ -30,11 +30,10 @@ from blindsight.data import partition
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
-from blindsight.selective.accounting import figure
 from blindsight.selective.codec import Vector
 from blindsight.selective.protection import RecordGaussian
 from blindsight.selective.trainers import Trainer
-from blindsight.statement import PrivacyStatement
+from blindsight.statement import PrivacyStatement, rounded_up
 
 Rows = NDArray[np.int64]
 
@@ -302,7 +301,7 @@ class Timeline:
                 f"{self.mean_accuracy(method.name):.3f}",
                 f"{method.uploads[-1]:,}",
                 f"{method.bytes_up[-1] / 1e6:.3f}",
-                "-" if method.epsilon is None else figure(method.epsilon),
+                "-" if method.epsilon is None else rounded_up(method.epsilon),
                 method.against,
             )
             for method in self.methods
