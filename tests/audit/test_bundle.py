@@ -104,8 +104,8 @@ def test_what_was_altered_is_named(made):
     refused("more, which nobody signed")
     changed(path, manifest_signed=None)
     refused(f"lacks {SIGNED}")
-    changed(path, manifest_json=json.dumps({"schema": "blindsight/audit-bundle", "version": 1}))
-    refused("version 1; this Blindsight reads version 2")
+    changed(path, manifest_json=json.dumps({"schema": "blindsight/audit-bundle", "version": 2}))
+    refused("version 2; this Blindsight reads version 1")
     changed(path, manifest_json=b"[]")
     refused("damaged")
     with zipfile.ZipFile(path) as bundle:

@@ -178,6 +178,10 @@ def test_a_recorded_run_is_audited_and_one_without_a_view_is_told_how(tmp_path):
     assert HOW_TO_RECORD in untold.measure
     assert {row.claim.partition(":")[0] for row in rows} == {"weights that the server chose"}
     about = json.loads((out / "selective.json").read_text())
+    for damaged in ({"plan": None}, {"plan": about["plan"] | {"participants": None}}, {"sharing": [1]}):
+        (out / "selective.json").write_text(json.dumps(about | damaged))
+        with pytest.raises(CorruptFileError, match=r"selective\.json"):
+            audit_artefact(out, minutes=0.2, random_state=0)
     (out / "selective.json").write_text(json.dumps(about | {"version": 9}))
     with pytest.raises(CorruptFileError, match="version 9"):
         audit_artefact(out, minutes=0.2, random_state=0)

@@ -30,7 +30,7 @@ from blindsight.crypto.signing import SigningKey, verify
 from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
 from blindsight.files import AnyPath, as_path, atomic_writer, sha256_of, storage_errors
 
-SCHEMA, VERSION = "blindsight/audit-bundle", 2
+SCHEMA, VERSION = "blindsight/audit-bundle", 1
 AUDIT, MANIFEST, SIGNED = "audit.json", "manifest.json", "manifest.signed"
 _AUTHOR = "auditor"
 _PACKAGES = ("blindsight-vision", "numpy", "scipy", "scikit-learn", "cryptography", "gmpy2", "tenseal", "torch")

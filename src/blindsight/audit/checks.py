@@ -141,6 +141,8 @@ def run_checks(
 ) -> Audit:
     """Run the checks in their order, with as much effort as the time allows; the last are left out if it is too short.
 
+    Those are made with the least effort after all where the machine is faster than expected.
+
     A check that cannot be done (an extra is missing, too few samples) leaves a note and does not stop the others.
 
     With a given `effort` all checks are begun, as long as there is time.
@@ -149,22 +151,28 @@ def run_checks(
     begun, said = perf_counter(), list(notes)
     given, expected, efforts = effort, 0.0, dict[str, float]()
     effort, chosen = _plan(checks, 60 * minutes) if effort is None else (effort, checks)
+    planned = effort
     sections: dict[str, Evidence] = {}
 
     def leave_out(check: Check, reason: str) -> None:
         said.append(f"{check.name} {reason}")
         sections[check.name] = Evidence((not_run(check.name, f"{reason[:1].upper()}{reason[1:]}"),))
 
-    for number, check in enumerate(chosen):
+    for number, check in enumerate(checks):
         spent = perf_counter() - begun
         if number and spent >= 60 * minutes:
-            leave_out(check, f"was left out: the {minutes:g} minutes were spent.")
+            leave_out(check, f"was left out: the time was spent (--minutes {minutes:g}).")
+            continue
+        if number == len(chosen):  # only where the others took less than expected is there time for more
+            given = effort = _LEAST
+        if number >= len(chosen) and spent + check.takes(_LEAST) > 60 * minutes:
+            leave_out(check, f"was left out: the time is too short (--minutes {minutes:g}).")
             continue
         if given is None and spent > expected > 0:  # a slower machine: less effort, so that all checks are made
             left = (60 * minutes - spent) * expected / spent
             effort = min(effort, _effort(chosen[number:], left))
         efforts[check.name], expected = effort, expected + check.takes(effort)
-        progress(check.name, number, len(chosen))
+        progress(check.name, number, len(checks))
         try:
             sections[check.name] = check.run(effort)
             said += sections[check.name].notes
@@ -172,13 +180,11 @@ def run_checks(
             if check.vital:
                 raise
             leave_out(check, f"could not be tried: {error}")
-    for check in checks[len(chosen) :]:
-        leave_out(check, f"was left out: {minutes:g} minutes are too short.")
     return Audit(
         subject=subject,
         sections=sections,
         notes=tuple(said),
-        effort=effort,
+        effort=planned,
         efforts=efforts,
         seed=seed,
         seconds=perf_counter() - begun,

@@ -110,10 +110,10 @@ def audit(
     named = _named(what) if folder is None else _named(folder)
     given = {"--data": data, "--path": path and _named(path), "-n": count, "--minutes": f"{minutes:g}", "--seed": seed}
     command = hint("audit", named, *(word for pair in given.items() if pair[1] is not None for word in pair))
-    failed: StorageError | None = None
+    failed: Exception | None = None
     try:
         signed = _write(found, out, named, evidence, command)
-    except StorageError as error:  # what was found is shown all the same
+    except Exception as error:  # what was found is shown all the same
         signed, failed = (), error
     tables = [
         _table(f"\n{name[:1].upper()}{name[1:]}", evidence.findings)
