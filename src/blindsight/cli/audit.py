@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from typer import Argument, Exit, Option
@@ -220,19 +221,27 @@ def _marked(path: Path) -> tuple[str, str]:
 
 
 def _table(title: str, findings: "Sequence[Finding]") -> "Table":
-    """Return the rows of a check: claims and figures share what the terminal has left, and no word is broken."""
-    drawn = table(title, ("claim", "who says so", "proven", "measured", "verdict"), [_cells(row) for row in findings])
-    for column, width in zip(drawn.columns, _WIDTHS, strict=True):
-        column.width = width
+    """Return the rows of a check. No word is broken; where the terminal is narrow, all about a claim is one column."""
+    narrow = get_terminal_size().columns < _NARROW
+    columns = ("claim, who says so, proven", "measured", "verdict") if narrow else _COLUMNS
+    *rows, last = [_cells(row, narrow=narrow) for row in findings]
+    apart = [tuple(f"{cell}\n" for cell in row) for row in rows]  # each is many lines
+    drawn = table(title, columns, [*apart, last])
+    for column in drawn.columns:
+        column.width = _WIDTHS.get(str(column.header))
     return drawn
 
 
-_WIDTHS = (None, 12, 18, None, 11)  # as wide as the longest words of these columns
+_COLUMNS, _NARROW = ("claim", "who says so", "proven", "measured", "verdict"), 100
+_WIDTHS = {"who says so": 12, "proven": 18, "verdict": 11}  # as wide as the longest words of these columns
 
 
-def _cells(finding: "Finding") -> tuple[str, ...]:
+def _cells(finding: "Finding", *, narrow: bool) -> tuple[str, ...]:
     measured = f"{finding.figure}: {finding.measure}; {finding.attack}" if finding.measured else finding.measure
-    return (finding.claim, finding.source, finding.proven, measured, finding.verdict)
+    told: tuple[str, ...] = (finding.claim, finding.source, finding.proven)
+    if narrow:
+        told = ("{}\n({}; proven: {})".format(*told) if finding.measured else finding.claim,)
+    return (*told, measured, finding.verdict)
 
 
 def _write(found: "Audit", out: Path, what: str, evidence: _Signed | None, command: str) -> tuple[str, ...]:
