@@ -76,6 +76,12 @@ def test_what_was_measured_is_told_with_its_confidence(interval, said):
     assert table.rows == (("x", "A & B 2020", "nothing", said, "refuted"),)
 
 
+def test_on_a_phone_every_cell_of_a_row_says_what_it_is():
+    page = render_report("Audit", [audit_chapter(audit())], facts={})
+    assert '<table class="wordy">' in page
+    assert '<td class="mark bad" data-column="verdict">refuted</td>' in page
+
+
 def test_notes_are_told_and_names_escaped():
     chapter = audit_chapter(audit(subject="<run>", notes=("<b> was left out.", "torch is missing.")))
     page = render_report("Audit", [chapter], facts={})

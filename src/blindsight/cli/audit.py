@@ -91,7 +91,7 @@ def audit(
 
     if what == PAPERS and data is not None:
         raise InputError("the papers are audited on bundled pictures; got --data. Leave it out.")
-    if data is None and not path is count is None:
+    if data is None and (path is not None or count is not None):
         raise InputError("--path and -n are about the collection of --data; got no --data. Name it, or leave them out.")
     check_minutes(minutes)
     folder = None if what == PAPERS else as_path(what)
