@@ -84,6 +84,8 @@ def test_classes_are_told_as_far_as_epsilon_allows_and_releases_without_noise_ar
         assert attribute_finding(seen, answers, "local", 2.0, random_state=0).verdict == verdict
     with pytest.raises(InputError, match="got 8"):
         attribute_finding(planted[:8], answers[:8], "local", 2.0, random_state=0)
+    verdicts = [attribute_finding(planted, answers, mode, None, random_state=0).verdict for mode in ("central", "open")]
+    assert verdicts == ["as stated", "leaks"]  # what codes tell that stay with their owner, its statement admits
 
 
 def test_local_index_keeps_its_word(whole):
