@@ -279,6 +279,8 @@ def test_artefacts_are_recognised(tmp_path):
         recognise(sift / "sift.npz")
     written(sift, "origin.npz", "")
     assert recognise(sift / "sift.npz") == Target("sift", sift, sift / "sift.npz")
+    with pytest.raises(InputError, match="learn selective --record"):  # of a network there is nothing to attack
+        recognise(written(tmp_path / "network", "network.npz", ""))
 
 
 @pytest.mark.parametrize(
