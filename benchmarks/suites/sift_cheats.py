@@ -264,6 +264,10 @@ BENCHMARK = Benchmark(
         "there is what all read, a table of the 256 levels among them, and the certificate.",
         "Verdicts at .10 and 95%: accept, if the upper limit of every attacker is at most that; reject, if the lower "
         "end of one is above; the paper's verifier here is its five attackers under the same rule.",
+        "The honest sift of UTKFace is inconclusive before hardening by a hair: random features and a kernel SVM in "
+        "natural units read .084 and .083, and with an app's rows it might be .102. Before these attackers and limits "
+        "along a learning curve there were, .068 was read of the same sift (at most .082), and it was accepted. "
+        "Cross-fitted attackers read less, .077.",
         "XOR with a hash takes code. A platform that takes sifts as data never runs it; as few declared symbols it is "
         "counted, and the count does not care how the attribute is hidden.",
     ),

@@ -1,16 +1,26 @@
 """A signed bundle: whole, or refused with a sentence that says what is wrong with it."""
 
 import json
+import warnings
 import zipfile
 from hashlib import sha256
 
 import pytest
 
-from blindsight.audit.bundle import AUDIT, MANIFEST, SIGNED, auditor_key, verify_bundle, write_bundle
+from blindsight.audit.bundle import (
+    AUDIT,
+    MANIFEST,
+    SIGNED,
+    _packed,
+    artefact_digests,
+    auditor_key,
+    verify_bundle,
+    write_bundle,
+)
 from blindsight.audit.checks import Audit, Evidence
 from blindsight.audit.finding import Finding, not_run, rate
 from blindsight.audit.mechanisms import gaussian, laplace, summed_noise
-from blindsight.errors import CorruptFileError, InputError
+from blindsight.errors import CorruptFileError, InputError, StorageError
 
 
 def counted():
@@ -33,7 +43,12 @@ def made(tmp_path, findings):
     audit = Audit(subject="x", sections={"a": Evidence(findings)}, notes=(), effort=1.0, seed=7, seconds=1.0)
     key = auditor_key(tmp_path / "auditor.key")
     path = write_bundle(
-        tmp_path / "out.zip", audit, key=key, command="blindsight audit x", artefact=artefact, pages={"facts.md": b"#"}
+        tmp_path / "out.zip",
+        audit,
+        key=key,
+        command="blindsight audit x",
+        artefact=artefact_digests(artefact),
+        pages={"facts.md": b"#"},
     )
     return path, key, artefact
 
@@ -56,10 +71,7 @@ def changed(path, **members):
     with zipfile.ZipFile(path) as bundle:
         content = {name: bundle.read(name) for name in bundle.namelist()}
     content |= {name.replace("_", "."): body for name, body in members.items()}
-    with zipfile.ZipFile(path, "w") as bundle:
-        for name, body in content.items():
-            if body is not None:
-                bundle.writestr(name, body)
+    path.write_bytes(_packed({name: body for name, body in content.items() if body is not None}))
 
 
 def signed_again(path, key, alter):
@@ -74,7 +86,7 @@ def signed_again(path, key, alter):
 
 
 def test_what_was_altered_is_named(made):
-    path, key, artefact = made
+    path, _, artefact = made
     whole = path.read_bytes()
 
     def refused(words, **given):
@@ -108,17 +120,131 @@ def test_what_was_altered_is_named(made):
     (artefact / "codes.npz").write_bytes(b"other codes")
     refused("codes.npz changed", artefact=artefact)
 
-    def better(audit, manifest):
-        audit["findings"][0]["measured"]["low"] = 0.4
-
-    signed_again(path, key, better)
-    refused("does not follow from its outcomes")
     path.unlink()
     with pytest.raises(InputError, match="not there"):
         verify_bundle(path)
 
 
-def test_a_key_that_is_none(tmp_path):
-    (tmp_path / "key").write_text("no key")
+def test_no_byte_of_a_bundle_can_be_changed(made):
+    path, key, _ = made
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 7):  # in every header, name, content and directory entry
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+        with pytest.raises(CorruptFileError):
+            verify_bundle(path, auditor=key.public.hex())
+
+
+def repacked(path, first=(), compression=zipfile.ZIP_STORED):
+    """Write a bundle as another program would, perhaps with something before it."""
+    with zipfile.ZipFile(path) as bundle:
+        content = [(name, bundle.read(name)) for name in bundle.namelist()]
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(path, "w", compression) as bundle:
+        for name, body in (*first, *content):
+            bundle.writestr(name, body)
+
+
+@pytest.mark.parametrize("name", [AUDIT, MANIFEST, SIGNED, "facts.md"])
+def test_a_second_member_of_a_name_is_refused(made, name):
+    path = made[0]
+    repacked(path, first=[(name, b"all is well")])  # which is what some programs unpack
+    with pytest.raises(CorruptFileError, match="twice"):
+        verify_bundle(path)
+
+
+@pytest.mark.parametrize("before", [b"#!/bin/sh\n", b""])
+def test_bytes_around_a_bundle_are_refused(made, before):
+    path = made[0]
+    path.write_bytes(before + path.read_bytes() + (b"" if before else b"more"))
+    with pytest.raises(CorruptFileError, match="altered"):
+        verify_bundle(path)
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_nothing_is_decompressed(made, compression):
+    path = made[0]
+    repacked(path, first=[("zeros", bytes(1 << 20))], compression=compression)
+    with pytest.raises(CorruptFileError, match="compressed"):
+        verify_bundle(path)
+
+
+def test_a_bundle_that_is_too_large_is_not_read(made):
+    path = made[0]
+    with path.open("ab") as stream:
+        stream.truncate(1 << 27)  # sparse
+    with pytest.raises(CorruptFileError, match="64 MiB"):
+        verify_bundle(path)
+
+
+@pytest.mark.parametrize(
+    ("figure", "value"),
+    [("low", 0.4), ("high", 0.6), ("value", 0.4), ("counts", [1, 0]), ("low", "x")],
+)
+def test_every_end_of_a_figure_is_computed_again(made, figure, value):
+    path, key, _ = made
+
+    def alter(audit, manifest):
+        audit["findings"][0]["measured"][figure] = value
+
+    signed_again(path, key, alter)
+    with pytest.raises(CorruptFileError, match=r"does not follow from its outcomes|no audit"):
+        verify_bundle(path)
+
+
+def acquitted(audit, manifest):
+    row = next(row for row in audit["findings"] if "claimed" in row["details"])
+    row["details"]["claimed"] = row["measured"]["low"] / 2
+
+
+def counted_otherwise(audit, manifest):
+    manifest["verdicts"]["not run"] = 0
+
+
+def bound_of_noise(audit, manifest):
+    row = next(row for row in audit["findings"] if "mu" in row["details"])
+    row["measured"]["low"] = row["measured"]["value"] = 0.0
+
+
+def nothing_at_all(audit, manifest):
+    audit.clear()
+
+
+def no_verdicts(audit, manifest):
+    del manifest["verdicts"]
+
+
+def other_artefact(audit, manifest):
+    manifest["artefact"] = 3
+
+
+@pytest.mark.parametrize(
+    ("alter", "words"),
+    [
+        (acquitted, "verdict on .* does not follow"),
+        (counted_otherwise, "other verdicts"),
+        (bound_of_noise, "does not follow from its outcomes"),
+        (nothing_at_all, "no audit"),
+        (no_verdicts, "damaged"),
+        (other_artefact, "damaged"),
+    ],
+)
+def test_a_signature_is_no_excuse(made, alter, words):
+    path, key, artefact = made
+    signed_again(path, key, alter)
+    with pytest.raises(CorruptFileError, match=words):
+        verify_bundle(path, artefact=artefact)
+
+
+def test_an_artefact_that_is_not_there_is_no_other_artefact(made, tmp_path):
+    with pytest.raises(InputError, match="is not there"):
+        verify_bundle(made[0], artefact=tmp_path / "gone")
+
+
+def test_a_key_that_is_none_or_that_others_can_read(tmp_path):
+    key = tmp_path / "key"
+    key.write_text("no key")
+    key.chmod(0o600)
     with pytest.raises(CorruptFileError, match="64 hexadecimal"):
-        auditor_key(tmp_path / "key")
+        auditor_key(key)
+    key.chmod(0o640)
+    with pytest.raises(StorageError, match="chmod 600"):
+        auditor_key(key)

@@ -84,6 +84,8 @@ def test_classes_are_told_as_far_as_epsilon_allows_and_releases_without_noise_ar
         assert attribute_finding(seen, answers, "local", 2.0, random_state=0).verdict == verdict
     with pytest.raises(InputError, match="got 8"):
         attribute_finding(planted[:8], answers[:8], "local", 2.0, random_state=0)
+    verdicts = [attribute_finding(planted, answers, mode, None, random_state=0).verdict for mode in ("central", "open")]
+    assert verdicts == ["as stated", "leaks"]  # what codes tell that stay with their owner, its statement admits
 
 
 def test_local_index_keeps_its_word(whole):
@@ -157,7 +159,7 @@ def test_central_index(whole):
     assert by_claim(audit, "draws nothing anew")[0].verdict == "not refuted"
     # Sixteen bits of directions that carry the noise of epsilon 1 may name no picture at all: both are honest verdicts.
     assert {row.verdict for row in by_claim(audit, "which entry")} <= {"as stated", "at chance"}
-    members = by_claim(audit, "epsilon = 1, delta = 1e-06 per record")
+    members = by_claim(audit, "one record exchanged for another: epsilon = 1, delta = 1e-06")
     # At epsilon 1 TPR is at most .027 at 1% FPR; of 480 members .15 would be found less than once in 10^40.
     assert [row.measured.value < 0.15 for row in members if "TPR" in row.measure] == [True] * 3
 
@@ -237,5 +239,6 @@ def test_verdicts_on_linkage():
     assert linkage_finding(*half, "central", 1.0).verdict == "as stated"
     assert linkage_finding(*half, "local", 1.0).verdict == "refuted"  # at most .0146
     assert linkage_finding(*half, "local", 8.0).verdict == "not refuted"
+    assert linkage_finding(2, 2, 2, "open", None).verdict == "undecided"  # 0.02 to 1: two pictures cannot tell
     same = np.zeros((10, 2), dtype=np.uint8)
     assert uniqueness_finding(same, "open").verdict == "at chance"

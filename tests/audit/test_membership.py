@@ -1,5 +1,6 @@
 """Members of models that memorise are found, models that never saw anybody give nobody away, oracles agree."""
 
+import math
 import warnings
 from itertools import combinations
 
@@ -13,6 +14,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from blindsight.audit.finding import rate
 from blindsight.audit.membership import (
     Game,
+    MembershipResult,
     code_fit,
     fewest_others,
     findings,
@@ -24,6 +26,7 @@ from blindsight.audit.membership import (
     loss_threshold,
     margin_fit,
     measure,
+    of_exchange,
     shadow_attacks,
 )
 from blindsight.data.features import Standardiser
@@ -31,6 +34,7 @@ from blindsight.errors import InputError
 from blindsight.learn.linear import LinearTraining
 from blindsight.learn.model import Attributes, Classes, LinearModel
 from blindsight.search import ITQ, CentralHasher
+from blindsight.statement import PrivacyStatement
 
 SURE = 1 - 3e-7  # of each of three rows of findings: a false alarm less than once in 10^6
 
@@ -158,6 +162,36 @@ def test_a_private_model_has_a_largest_area():
     for epsilon, delta in ((0.5, 0.0), (2.0, 0.01)):
         limit = np.minimum(1, np.minimum(np.exp(epsilon) * curve + delta, 1 - np.exp(-epsilon) * (1 - delta - curve)))
         assert largest_auc(epsilon, delta) == pytest.approx(np.trapezoid(limit, curve), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "expected"), [("replace", (1.0, 1e-6)), ("add/remove", (2.0, (1 + math.e) * 1e-6))]
+)
+def test_members_and_others_trade_places_which_is_twice_one_that_is_there_or_not(neighbours, expected):
+    stated = PrivacyStatement(
+        guarantee="differential privacy",
+        mechanism="noise",
+        unit="record",
+        epsilon=1.0,
+        delta=1e-6,
+        randomness="operating system",
+        who_sees={"all": "the model"},
+        not_protected=("time",),
+        assumptions=(),
+        accountant="pld",
+        neighbours=neighbours,
+    )
+    assert of_exchange(stated) == pytest.approx(expected)
+    assert of_exchange(None) == (None, 0.0)
+
+
+def test_a_row_says_which_rate_of_false_alarms_it_may_really_have():
+    others = np.arange(200.0)
+    roc = measure(np.arange(190.0, 290.0), others, fprs=(0.01,))
+    row = findings(MembershipResult("asking", roc), "the model", source="us")[0]
+    assert f"truly {roc.points[0].fpr.high:.1%} at most" in row.measure
+    loose = findings(MembershipResult("asking", roc), "the model", source="us", epsilon=8.0)[0]
+    assert loose.proven.startswith("nothing")  # e^8 times 1% is no limit
 
 
 @pytest.mark.parametrize("shadows", [4, 64])

@@ -126,8 +126,15 @@ def test_noise_vectors_are_at_chance_however_they_were_made(scene):
     swapped = pixels.transform(probes.images)[::-1]  # features indeed, but of others: each person's go to another
     for held, other in ((noise, swapped), (swapped, np.zeros_like(noise))):
         found = four_pictures(probes, public, pipeline=pixels, sift=None, aggregator=held, plain=other, gallery=gallery)
-        # Each line is wrong with probability at most .005; the seeds are fixed.
-        assert verdicts(found, "aggregator") == verdicts(found, "plain") == ["at chance", "at chance"]
+        # Each line is wrong with probability at most .005; the seeds are fixed. Where plain updates show nothing
+        # either, the attack has no power, and its failure is no evidence.
+        assert verdicts(found, "aggregator") == verdicts(found, "plain") == ["undecided", "undecided"]
+    shown = pixels.transform(probes.images)
+    found = four_pictures(probes, public, pipeline=pixels, sift=None, aggregator=noise, plain=shown, gallery=gallery)
+    assert verdicts(found, "plain") == ["as stated", "as stated"]
+    assert verdicts(found, "aggregator") == ["at chance", "at chance"]
+    assert [row.details["view"] for row in found.evidence(("aggregator",)).findings] == ["aggregator"] * 2
+    assert found.evidence().pictures == ()  # without a sift there are no four to show
 
 
 def test_a_row_holds_the_pictures_and_their_likeness(scene, result):

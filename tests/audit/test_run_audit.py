@@ -11,7 +11,7 @@ import pytest
 from blindsight.audit.artefacts import audit_artefact
 from blindsight.audit.leakage.schemes import attack_view, author, view_finding
 from blindsight.audit.membership import margin_fit
-from blindsight.audit.run_audit import RebuiltRun, plan_run
+from blindsight.audit.run_audit import RebuiltRun, draw_owners, plan_run
 from blindsight.data import load, pipeline
 from blindsight.data.study import Study, divide
 from blindsight.errors import CorruptFileError, InputError
@@ -127,6 +127,7 @@ def test_attributes_and_pictures(tmp_path):
     assert len(audit.pictures) == 3
     assert any(row.claim.startswith("the model of smiling") for row in by_attack(audit, "likelihood ratio"))
     views = {row.details["view"]: row for row in by_attack(audit, "decoder")}
+    assert set(views) == {"plain", "aggregator"}  # nobody has a sift of this run
     # .45 and .2 are usual, and the mean over 24 pictures deviates by .015: the other way round never.
     assert views["plain"].measured.value > views["aggregator"].measured.value
 
@@ -170,7 +171,9 @@ def test_changed_or_missing_data_are_a_note(learn):
     assert by_attack(audit, "recorded view")
     about = ABOUT | {"data": "csv", "path": str(folder / "gone.csv")}
     (folder / "run.json").write_text(json.dumps(about))
-    assert any("gone.csv" in note for note in audited(folder).notes)
+    notes = audited(folder).notes
+    assert any("--data and --path" in note for note in notes)
+    assert not any("gone.csv" in note for note in notes)  # an audit is read by others
 
 
 def recorded(scheme, updates):
@@ -282,6 +285,7 @@ def test_noise_inside_the_sums_is_attacked_and_half_of_it_is_noticed(tmp_path):
     learner.model_.save(tmp_path / "model.npz")
     (tmp_path / "run.json").write_text(json.dumps(ABOUT))
     (tmp_path / "noise.json").write_text(json.dumps(learner.noise_.to_dict() | {"delta": 1e-5}))
+    (tmp_path / "statement.json").write_text(learner.statement_.to_json())
     for _ in range(2):
         audit = audited(tmp_path)
         (sound,), (planted,) = (
@@ -293,6 +297,45 @@ def test_noise_inside_the_sums_is_attacked_and_half_of_it_is_noticed(tmp_path):
     assert planted.verdict == "as stated"
     assert sound in audit.claims
     assert planted not in audit.claims
-    (tmp_path / "noise.json").write_text("{}")
-    with pytest.raises(CorruptFileError, match=r"noise\.json"):
-        audited(tmp_path)
+    assert audit.sections["updates and coalitions"].findings[0].verdict == "not run"
+    members = audit.sections["membership in the model"].findings
+    assert {row.source for row in members} == {"the statement of the run"}  # which bounds what any attack finds
+    assert {row.verdict for row in members} <= {"not refuted", "at chance"}
+    for damage in (lambda path: path.write_text("{}"), lambda path: path.unlink()):
+        damage(tmp_path / "noise.json")  # without it nobody can say whether the statement is true
+        with pytest.raises(CorruptFileError, match=r"noise\.json"):
+            audited(tmp_path)
+
+
+def test_liars_are_met_by_every_run_of_a_scheme_recorded_or_not(learn):
+    folder = learn("masks")
+    (folder / "recorded-round.npz").unlink()
+    (folder / "run.json").write_text(json.dumps(ABOUT | {"scheme": "masks"}))
+    checks = [check.name for check in plan_run(folder, random_state=0).checks]
+    assert checks == ["updates and coalitions", "hostile servers and members", "membership in the model"]
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("run.json", json.dumps(ABOUT | {"data": None})),
+        ("run.json", json.dumps(ABOUT | {"owners": "3"})),
+        ("statement.json", "{"),
+        ("statement.json", "[1]"),
+        ("statement.json", '{"schema": "blindsight/privacy-statement", "version": 9}'),
+    ],
+)
+def test_a_damaged_document_is_named(learn, file, text):
+    folder = learn("plain")
+    (folder / file).write_text(text)
+    with pytest.raises(CorruptFileError, match=file):
+        audited(folder)
+
+
+def test_updates_are_drawn_where_no_sift_can_be_made_to_compare_with(tmp_path):
+    study = studied(load("faces", count=400, random_state=0), attributes=["smiling"])
+    about = ABOUT | {"data": "faces", "count": 400, "attributes": "smiling"}
+    run = RebuiltRun.load(written(tmp_path, about, study, "plain"))
+    evidence = draw_owners(run, 0)
+    assert [row.details["view"] for row in evidence.findings] == ["plain", "aggregator"]
+    assert evidence.pictures == ()

@@ -184,6 +184,10 @@ def test_a_recorded_run_is_audited_and_one_without_a_view_is_told_how(tmp_path):
         "weights that the server chose"
     }
     about = json.loads((out / "selective.json").read_text())
+    for damaged in ({"plan": None}, {"plan": about["plan"] | {"participants": None}}, {"sharing": [1]}):
+        (out / "selective.json").write_text(json.dumps(about | damaged))
+        with pytest.raises(CorruptFileError, match=r"selective\.json"):
+            audit_artefact(out, minutes=0.2, random_state=0)
     (out / "selective.json").write_text(json.dumps(about | {"version": 9}))
     with pytest.raises(CorruptFileError, match="version 9"):
         audit_artefact(out, minutes=0.2, random_state=0)
@@ -275,7 +279,7 @@ def test_of_a_network_run_what_changed_or_is_missing_gets_a_sentence(learn_netwo
 
     def reasons():
         audit = audit_artefact(folder, minutes=0.2, random_state=0)
-        return {row.measure.partition("could not be tried: ")[2] for row in audit.findings if row.verdict == "not run"}
+        return {row.measure.partition(" tried: ")[2] for row in audit.findings if row.verdict == "not run"}
 
     assert reasons() == set()
     with pytest.raises(InputError, match="no --data"):

@@ -29,6 +29,7 @@ from blindsight.sift.attackers import Attacker
 from blindsight.sift.cheats import Cheat, collinear_pair, low_digits
 from blindsight.sift.fitted import EVIDENCE, VERIFIED, FittedSift, fingerprint, picture_digests
 from blindsight.sift.policy import Policy
+from blindsight.sift.ppls import PPLS
 from blindsight.sift.sift import LinearSift, Quantiser, save_sift
 from blindsight.sift.trial import QUICK
 from blindsight.sift.verificationset import VerificationSet
@@ -122,9 +123,10 @@ def test_accepted_sift_is_held_to_its_threshold(tmp_path, data):
     row = checked(folder, data, "verification")[0]
     assert (row.verdict, "0.05" in row.measure) == ("refuted", True)
     assert checked(folder / "sift.npz", data, "verification")[0].verdict == "leaks"
-    (folder / EVIDENCE).write_text("{}")
-    with pytest.raises(CorruptFileError, match="threshold"):
-        audited(folder, data)
+    for damaged in ("{}", "[1]"):
+        (folder / EVIDENCE).write_text(damaged)
+        with pytest.raises(CorruptFileError, match="threshold"):
+            audited(folder, data)
 
 
 def test_symbols_are_certified(tmp_path, data):
@@ -134,6 +136,34 @@ def test_symbols_are_certified(tmp_path, data):
     ]
     assert row.verdict == "not refuted"
     assert 0 <= row.measured.value < row.measured.high < 0.1
+
+
+def test_a_certificate_beyond_the_threshold_acquits_nobody(tmp_path, data):
+    sift = linear({1: 1}, Quantiser(np.array([[1.0]], dtype=np.float32)))  # the private attribute itself
+    rows = checked(written(tmp_path, sift, data), data, "verification")
+    (row,) = [row for row in rows if "every attacker" in row.attack]
+    assert row.measured.high > 0.1
+    assert row.verdict == "undecided"
+
+
+def test_a_row_says_why_nothing_is_decided_though_its_interval_is_below_the_limit(data):
+    numbers = np.random.default_rng(0).normal(size=(len(data), 8))  # noise, but eight of them
+    labels = {"male": data.attribute("male")}
+    row = search_hiding_places(numbers, labels, Verifier(QUICK[:1]), QUICK[0], policy="x")
+    assert (row.verdict, row.measured.high < 0.1) == ("undecided", True)
+    assert "8 numbers are too many for attackers who learn from 750 rows" in row.measure
+
+
+def test_only_the_sift_is_judged_by_what_is_drawn_of_it(tmp_path):
+    faces = load("faces", count=300, random_state=0)
+    made_by = pipeline("pixels", components=10, random_state=0).fit(faces.images)
+    features = made_by.transform(faces.images)
+    sift = PPLS(2).fit(features, faces.attribute("smiling"), faces.attribute("male")).sift_
+    named = replace(sift, pipeline=fingerprint(faces, made_by))
+    given = FittedSift(named, Policy(("smiling",), ("male",)), "pixels", made_by, picture_digests(faces)[:100])
+    evidence = SiftAudit(given, faces, False, 0.1, 0, silent).drawings(1.0)
+    assert [row.details["view"] for row in evidence.findings] == ["sift"]  # nobody learned anything by a scheme
+    assert len(evidence.pictures) == 3  # the others are there to compare
 
 
 def test_frames_add_up(tmp_path):

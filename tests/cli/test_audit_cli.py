@@ -1,6 +1,7 @@
 """`blindsight audit papers` as a stranger meets it: a table, a document, a private report, and sentences."""
 
 import json
+import zipfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,10 +10,10 @@ import pytest
 
 from blindsight.audit import checks, inversion, papers
 from blindsight.audit.attacks import ATTACKS
-from blindsight.audit.checks import Check
+from blindsight.audit.checks import Check, Evidence, run_checks
 from blindsight.audit.mechanisms import SelfTest, flipped_bit
 from blindsight.audit.subject import audit_subjects
-from blindsight.errors import MissingExtraError
+from blindsight.errors import MissingExtraError, StorageError
 from blindsight.rng import seeded_bytes
 
 
@@ -132,14 +133,17 @@ def test_attacks_are_listed_and_their_outcomes_written_into_the_documentation(tm
     assert "end of attacks" in blindsight("audit", "attacks", "--run", "--out", page, code=2).err
 
 
-def test_a_bundle_is_written_and_verified(tmp_path, blindsight, monkeypatch):
-    def one(*given):
-        return (Check("hashing", 1, partial(papers._epsilons, (flipped_bit(0.3),))),)
-
+@pytest.fixture
+def one_check(monkeypatch):
+    """One claim of a paper, which falls."""
+    check = Check("hashing", 1, partial(papers._epsilons, (flipped_bit(0.3),)))
     monkeypatch.setattr(papers, "RUNS", 5000)
     monkeypatch.setattr(papers, "_FACES", 20)
-    monkeypatch.setattr(papers, "glance", one)
+    monkeypatch.setattr(papers, "glance", lambda *_: (check,))
     monkeypatch.setattr(papers, "thorough", lambda *_: ())
+
+
+def test_a_bundle_is_written_and_verified(one_check, tmp_path, blindsight):
     bundle, key = tmp_path / "out.zip", tmp_path / "auditor.key"
     said = blindsight("audit", "papers", "--out", tmp_path, "--bundle", bundle, "--key", key).out
     public = said.split("signed by ")[1].split(".")[0].strip()
@@ -150,3 +154,96 @@ def test_a_bundle_is_written_and_verified(tmp_path, blindsight, monkeypatch):
     assert "expected" in blindsight("audit", "verify-bundle", bundle, "--auditor", "00", code=1).err
     assert "takes the file" in blindsight("audit", "verify-bundle", code=2).err
     assert "second name" in blindsight("audit", "papers", bundle, code=2).err
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["papers", "--run"], "--run"),
+        (["papers", "--auditor", "00"], "--auditor"),
+        (["papers", "--artefact", "x"], "--artefact"),
+        (["papers", "-n", "5"], "-n"),
+        (["attacks", "--fail-on", "leak"], "--fail-on"),
+        (["attacks", "--bundle", "x.zip"], "--bundle"),
+        (["verify-bundle", "x.zip", "--out", "x"], "--out"),
+        (["verify-bundle", "x.zip", "--fail-on", "refuted"], "--fail-on"),
+    ],
+)
+def test_no_option_is_silently_ignored(words, option, blindsight):
+    assert option in blindsight("audit", *words, code=2).err
+
+
+def test_what_a_bundle_takes_is_looked_at_before_any_attack(tmp_path, blindsight, monkeypatch):
+    monkeypatch.setattr(papers, "load", lambda *_, **__: pytest.fail("faces were drawn"))
+    key, folder = tmp_path / "key", tmp_path / "index"
+    key.write_text("no key")
+    key.chmod(0o600)
+    asked = ["audit", "papers", "--out", tmp_path / "out", "--bundle"]
+    assert "64 hexadecimal" in blindsight(*asked, tmp_path / "x.zip", "--key", key, code=1).err
+    assert "got the folder" in blindsight(*asked, tmp_path, "--key", tmp_path / "new", code=2).err
+    assert "is a file" in blindsight(*asked, key / "x.zip", "--key", tmp_path / "new", code=1).err
+    folder.mkdir()
+    inside = blindsight("audit", folder, "--bundle", folder / "x.zip", "--key", tmp_path / "new", code=2)
+    assert "lies in what is audited" in inside.err
+
+
+def audited_once(monkeypatch, meanwhile=lambda: None):
+    """Replace the audit of any artefact by one row."""
+    row = audit_subjects((flipped_bit(0.3),), runs=5000, source=seeded_bytes(1))[0].finding()
+
+    def found(*_, **__):
+        meanwhile()
+        return run_checks("x", [Check("hashing", 1, lambda _: Evidence((row,)))], minutes=1.0, seed=0)
+
+    monkeypatch.setattr("blindsight.audit.artefacts.audit_artefact", found)
+
+
+def test_a_bundle_tells_how_it_was_made_but_not_where(tmp_path, blindsight, monkeypatch):
+    audited_once(monkeypatch)
+    artefact = tmp_path / "home of ann" / "index"
+    artefact.mkdir(parents=True)
+    (artefact / "codes").write_text("codes")
+    bundle, out = tmp_path / "x.zip", tmp_path / "out"
+    asked = ["audit", artefact, "--bundle", bundle, "--key", tmp_path / "key", "--out", out, "--data", "digits"]
+    blindsight(*asked, "-n", "50", "--minutes", "2")
+    with zipfile.ZipFile(bundle) as packed:
+        told = b"".join(packed.read(name) for name in packed.namelist()).decode(errors="replace")
+        manifest = json.loads(packed.read("manifest.json"))
+    assert manifest["command"] == "blindsight audit index --data digits -n 50 --minutes 2 --seed 0"
+    assert "home of ann" not in told
+    assert "home of ann" not in (out / "audit.sarif").read_text()
+    checked = ["audit", "verify-bundle", bundle, "--artefact", artefact]
+    assert "is what was audited" in blindsight(*checked).out
+    (artefact / "more").write_text("")
+    assert "more changed since" in blindsight(*checked, code=1).err
+
+
+def test_what_changes_while_it_is_audited_gets_no_bundle(tmp_path, blindsight, monkeypatch):
+    artefact, bundle = tmp_path / "index", tmp_path / "x.zip"
+    artefact.mkdir()
+    audited_once(monkeypatch, meanwhile=lambda: (artefact / "codes").write_text("others"))
+    said = blindsight("audit", artefact, "--bundle", bundle, "--key", tmp_path / "key", "--out", tmp_path / "o", code=1)
+    assert "codes" in said.err
+    assert "1 refuted" in said.out
+    assert not bundle.exists()
+
+
+@pytest.mark.parametrize("error", [StorageError("the disk is full."), RuntimeError("a bug")])
+def test_what_was_found_is_shown_though_it_cannot_be_written(one_check, tmp_path, blindsight, monkeypatch, error):
+    def full(*_, **__):
+        raise error
+
+    monkeypatch.setattr("blindsight.report.write_report", full)
+    said = blindsight("audit", "papers", "--out", tmp_path, code=1)
+    assert str(error) in said.err
+    assert "Random Flipping" in said.out
+    document = blindsight("audit", "papers", "--out", tmp_path, "--json", code=1).document  # one, whatever happens
+    assert (document["error"], document["exit_code"]) == (str(error), 1)
+    assert document["verdicts"]["refuted"] == 1
+
+
+def test_nobody_writes_on_the_terminal_but_we(tmp_path, blindsight):
+    for name in ("\x1b[2Jx.zip", "\x9b31mx.zip"):
+        said = blindsight("audit", "verify-bundle", tmp_path / name, code=2).err
+        assert "x.zip is not there" in " ".join(said.split())
+        assert not {"\x1b", "\x9b"} & set(said)

@@ -1,5 +1,7 @@
 """The chapter of an audit tells every finding, every note and every verdict's meaning, and shows the pictures first."""
 
+import math
+from dataclasses import replace
 from typing import Any, get_args
 from xml.etree.ElementTree import fromstring
 
@@ -74,6 +76,12 @@ def test_what_was_measured_is_told_with_its_confidence(interval, said):
     assert table.rows == (("x", "A & B 2020", "nothing", said, "refuted"),)
 
 
+def test_on_a_phone_every_cell_of_a_row_says_what_it_is():
+    page = render_report("Audit", [audit_chapter(audit())], facts={})
+    assert '<table class="wordy">' in page
+    assert '<td class="mark bad" data-column="verdict">refuted</td>' in page
+
+
 def test_notes_are_told_and_names_escaped():
     chapter = audit_chapter(audit(subject="<run>", notes=("<b> was left out.", "torch is missing.")))
     page = render_report("Audit", [chapter], facts={})
@@ -113,6 +121,65 @@ def test_privacy_facts_tell_promise_and_findings_and_what_was_not_run():
     held = PrivacyFacts(audit({"one": Evidence((finding("x", "not refuted"),))}), MADE)
     leaky = PrivacyFacts(audit({"one": Evidence((finding("x", "leaks"),))}), MADE)
     assert (held.verdict[0], leaky.verdict[0]) == ("good", "bad")
+
+
+def test_a_result_that_proves_nothing_has_facts_too():
+    unbounded = PrivacyStatement(
+        guarantee="none",
+        mechanism="none",
+        unit="person",
+        epsilon=math.inf,
+        delta=None,
+        randomness="none",
+        who_sees={"server": "everything"},
+        not_protected=("everything",),
+    )
+    facts = PrivacyFacts(audit(statement=unbounded), MADE)
+    assert ("epsilon", "infinite") in facts.headline
+    assert "infinite" in facts.to_html()
+    assert "| epsilon | infinite |" in facts.to_markdown()
+
+
+def test_facts_tell_what_is_undecided_and_every_note():
+    rows = Evidence((finding("x", "not refuted"), finding("y", "undecided")))
+    facts = PrivacyFacts(audit({"one": rows}, notes=("no weight was changed by one owner alone.",)), MADE)
+    assert "1 claim could not be decided." in facts.verdict[1]
+    for page in (facts.to_html(), facts.to_markdown()):
+        assert "no weight was changed by one owner alone." in page
+    cryptographic = replace(STATEMENT, guarantee="cryptographic", epsilon=None, delta=None, accountant=None)
+    told = PrivacyFacts(audit(statement=cryptographic), MADE).headline
+    assert "protects one" not in dict(told)  # who is protected is what epsilon is about
+
+
+def test_confidence_is_rounded_down():
+    shared = Interval(0.5, 0.25, 0.75, 1 - 0.05 / 6)
+    facts = PrivacyFacts(audit({"one": Evidence((finding("x", "not refuted", shared),))}), MADE)
+    for page in (facts.to_html(), facts.to_markdown()):
+        assert "99.16% sure" in page
+        assert "99.1667" not in page
+
+
+def test_names_that_xml_cannot_hold_are_replaced():
+    strange = audit({"one": Evidence((finding("a\x1b[31m\x00 b\ufffe", "leaks"),))}, subject="\x07")
+    (case,) = fromstring(to_junit(strange)).findall("testcase")  # which refuses control characters
+    assert case.get("name") == "a\ufffd[31m\ufffd b\ufffd"
+
+
+def test_every_result_of_a_scan_has_a_place_and_a_name_of_its_own():
+    (run,) = to_sarif(audit(), artefact="my runs/100%")["runs"]
+    assert run["tool"]["driver"]["version"]
+    places = [row["locations"][0]["physicalLocation"] for row in run["results"]]
+    assert {place["artifactLocation"]["uri"] for place in places} == {"my%20runs/100%25"}  # a URI
+    assert {place["region"]["startLine"] for place in places} == {1}
+    names = [row["partialFingerprints"]["primaryLocationLineHash"] for row in run["results"]]
+    assert len(set(names)) == len(names)
+
+    def fingerprint(attack):
+        row = replace(finding("x", "leaks"), attack=attack)
+        found = to_sarif(audit({"one": Evidence((row,))}), artefact="x")["runs"][0]["results"][0]
+        return found["partialFingerprints"]
+
+    assert fingerprint("1,200 runs") == fingerprint("900 runs") != fingerprint("900 canaries")
 
 
 def test_pipelines_read_failures_and_what_was_skipped():

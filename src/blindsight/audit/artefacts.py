@@ -18,7 +18,7 @@ from blindsight.rng import science
 from blindsight.search.gallery import gallery_file
 from blindsight.sift import fitted
 
-_MODEL = "model.npz"
+_MODEL, _NETWORK = "model.npz", "network.npz"
 _MADE_BY = "`blindsight learn encrypted`, `learn network`, `learn selective`, `search build` or `sift fit`"
 
 
@@ -67,6 +67,11 @@ def recognise(path: AnyPath) -> Target:
         raise InputError(
             f"{path} holds a model without {ABOUT_RUN}, which says how it was learned: it is of clusters "
             "or of another version. Learn it again by `blindsight learn encrypted`."
+        )
+    if (path / _NETWORK).exists():
+        raise InputError(
+            f"{path} holds a network without {ABOUT_SELECTIVE}, which says how it was learned: it is of another "
+            "version. Learn it again by `blindsight learn network --record`."
         )
     raise InputError(f"{path} holds nothing that can be audited. Give the folder that {_MADE_BY} wrote.")
 

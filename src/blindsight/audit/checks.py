@@ -8,14 +8,15 @@ attack, which comes from the operating system.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from blindsight.audit.finding import Finding, Verdict, not_run
-from blindsight.errors import BlindsightError, CorruptFileError, InputError
+from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, StorageError
 from blindsight.files import storage_errors
 from blindsight.progress import Progress, silent
 from blindsight.statement import PrivacyStatement
@@ -97,8 +98,8 @@ class Audit:
     @property
     def remarks(self) -> tuple[str, ...]:
         """The notes that no row tells."""
-        told = {finding.measure for finding in self.findings}
-        return tuple(note for note in self.notes if note not in told)
+        told = {f"{finding.claim} {finding.measure}".lower() for finding in self.findings}
+        return tuple(note for note in self.notes if note.lower() not in told)
 
     def count(self, verdict: Verdict) -> int:
         """Return how many claims have this verdict."""
@@ -111,6 +112,8 @@ class Audit:
             "version": 1,
             "subject": self.subject,
             "tested": self.tested,
+            "verdicts": {verdict: self.count(verdict) for verdict in get_args(Verdict)},
+            "self_tests": [name for name, evidence in self.sections.items() if not evidence.claims],
             "findings": [
                 {"check": name} | finding.to_dict()
                 for name, evidence in self.sections.items()
@@ -138,6 +141,8 @@ def run_checks(
 ) -> Audit:
     """Run the checks in their order, with as much effort as the time allows; the last are left out if it is too short.
 
+    Those are made with the least effort after all where the machine is faster than expected.
+
     A check that cannot be done (an extra is missing, too few samples) leaves a note and does not stop the others.
 
     With a given `effort` all checks are begun, as long as there is time.
@@ -146,22 +151,28 @@ def run_checks(
     begun, said = perf_counter(), list(notes)
     given, expected, efforts = effort, 0.0, dict[str, float]()
     effort, chosen = _plan(checks, 60 * minutes) if effort is None else (effort, checks)
+    planned = effort
     sections: dict[str, Evidence] = {}
 
     def leave_out(check: Check, reason: str) -> None:
         said.append(f"{check.name} {reason}")
-        sections[check.name] = Evidence((not_run(check.name, said[-1]),))
+        sections[check.name] = Evidence((not_run(check.name, f"{reason[:1].upper()}{reason[1:]}"),))
 
-    for number, check in enumerate(chosen):
+    for number, check in enumerate(checks):
         spent = perf_counter() - begun
         if number and spent >= 60 * minutes:
-            leave_out(check, f"was left out: the {minutes:g} minutes were spent.")
+            leave_out(check, f"was left out: the time was spent (--minutes {minutes:g}).")
+            continue
+        if number == len(chosen):  # only where the others took less than expected is there time for more
+            given = effort = _LEAST
+        if number >= len(chosen) and spent + check.takes(_LEAST) > 60 * minutes:
+            leave_out(check, f"was left out: the time is too short (--minutes {minutes:g}).")
             continue
         if given is None and spent > expected > 0:  # a slower machine: less effort, so that all checks are made
             left = (60 * minutes - spent) * expected / spent
             effort = min(effort, _effort(chosen[number:], left))
         efforts[check.name], expected = effort, expected + check.takes(effort)
-        progress(check.name, number, len(chosen))
+        progress(check.name, number, len(checks))
         try:
             sections[check.name] = check.run(effort)
             said += sections[check.name].notes
@@ -169,13 +180,11 @@ def run_checks(
             if check.vital:
                 raise
             leave_out(check, f"could not be tried: {error}")
-    for check in checks[len(chosen) :]:
-        leave_out(check, f"was left out: {minutes:g} minutes are too short.")
     return Audit(
         subject=subject,
         sections=sections,
         notes=tuple(said),
-        effort=effort,
+        effort=planned,
         efforts=efforts,
         seed=seed,
         seconds=perf_counter() - begun,
@@ -185,7 +194,7 @@ def run_checks(
 def check_minutes(minutes: float) -> None:
     """Refuse a time budget in which nothing can be done, before anything is."""
     if not 0 < minutes < math.inf:
-        raise InputError(f"the time budget must be positive; got {minutes} minutes.")
+        raise InputError(f"the time budget must be positive and finite; got {minutes} minutes.")
 
 
 def worst_of_each(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -257,3 +266,26 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
         return {**found}
     except (ValueError, TypeError):
         raise CorruptFileError(f"{path} is damaged, or was never written by Blindsight. {remedy}") from None
+
+
+@contextmanager
+def moved_pictures() -> Iterator[None]:
+    """Say how to name a collection that is gone; where it lay is nobody's business who reads an audit."""
+    try:
+        yield
+    except StorageError:
+        raise DataError("its pictures cannot be read where they lay. Name them by --data and --path.") from None
+
+
+def check_fields(path: Path, found: Mapping[str, Any], /, **kinds: Any) -> None:
+    """Refuse a document that does not say one of these, or something of another kind."""
+    if wrong := [name for name, kind in kinds.items() if name not in found or not isinstance(found[name], kind)]:
+        raise CorruptFileError(f"{path} is damaged: it does not say {', '.join(wrong)}. Make it again.")
+
+
+def read_statement(path: Path) -> PrivacyStatement:
+    """Return what an artefact states, or say that it is damaged."""
+    try:
+        return PrivacyStatement.from_dict(read_json(path, "Make it again."))
+    except InputError as error:
+        raise CorruptFileError(f"{path} is damaged, or of another version: {error}") from None

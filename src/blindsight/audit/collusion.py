@@ -44,7 +44,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.audit.finding import Finding, Interval, Verdict, rate
+from blindsight.audit.finding import Finding, Verdict, exactly, rate
 from blindsight.audit.leakage.recovery import RECOVERED, ChanceTest, signs_test
 from blindsight.audit.leakage.schemes import author, differences, owner_payloads
 from blindsight.crypto import bfv, paillier
@@ -662,8 +662,8 @@ def _held_finding(result: CoalitionResult) -> Finding:
         source="its statement",
         proven="masks and ciphertexts tell nothing of what they hide",
         measure="|cosine| of what is left in their hands with a member's update, at worst of "
-        f"{len(result.tests)} members (chance exceeds {worst.threshold:.2f} in {worst.false_alarm:g} of the cases)",
-        measured=Interval(worst.score, worst.score, worst.score, 1.0),  # of this round: nothing to be unsure of
+        f"{len(result.tests)} members (chance exceeds {worst.threshold:.2f} in {worst.false_alarm:.2%} of the cases)",
+        measured=exactly(worst.score),
         verdict="at chance" if worst.at_chance and not known else "refuted",
         attack=result.kind,
         details={"victims": len(result.tests), "p_value": worst.p_value, "false_alarm": worst.false_alarm},

@@ -67,8 +67,15 @@ class Interval:
 
         >>> Interval(0.5, 0.25, 0.75, 0.95).sure
         '0.5 (0.25 to 0.75), 95% sure'
+        >>> Interval(0.5, 0.25, 0.75, 1 - 0.05 / 6).sure  # rounded down
+        '0.5 (0.25 to 0.75), 99.16% sure'
         """
-        return str(self) if self.confidence == 1 else f"{self}, {100 * self.confidence:.6g}% sure"
+        return f"{self}, {self.certainty}" if self.certainty else str(self)
+
+    @property
+    def certainty(self) -> str:
+        """With which confidence it holds, rounded down; "" where it is exact."""
+        return "" if self.confidence == 1 else f"{int(1e4 * self.confidence + 1e-6) / 100:g}% sure"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from blindsight.audit.checks import Check, Evidence, Plan
+from blindsight.audit.checks import Check, Evidence, Plan, moved_pictures
 from blindsight.audit.epsilon import CONFIDENCE, runs_needed
 from blindsight.audit.finding import Finding, Verdict, rate
 from blindsight.audit.mechanisms import central_sums, local_mechanism
@@ -82,6 +82,7 @@ _EPSILON_SECONDS = 2.0
 _FEWEST_ASKED = 20
 _SCANNED = 4095  # codes that encrypted queries are tried on
 STATEMENT = "the statement of the index"
+OWNERS_CODES = "nothing of the codes, which must stay with the owner"
 
 
 def plan_index(folder: Path, *, random_state: int, data: Dataset | None = None, progress: Progress = silent) -> Plan:
@@ -132,7 +133,8 @@ class IndexAudit:
     @cached_property
     def dataset(self) -> Dataset:
         """The pictures."""
-        return self.origin.source.load() if self.given is None else self.given
+        with moved_pictures():
+            return self.origin.source.load() if self.given is None else self.given
 
     def features(self, part: Part) -> Floats:
         """Return the features of one part of the pictures, in the order of their numbers."""
@@ -192,6 +194,8 @@ class IndexAudit:
 
     def permanence(self, effort: float) -> Evidence:
         """Build a copy again, twice: the first brings it up to date, the second must change nothing."""
+        with moved_pictures():
+            self.origin.source.load()
         with TemporaryDirectory(prefix="blindsight-audit-") as scratch:
             copy = Path(scratch) / "index"
             copytree(self.folder, copy)
@@ -405,14 +409,17 @@ def attribute_finding(
     told = rate(int(np.sum(guessed == answers[asked])), len(asked), confidence=CONFIDENCE)
     prior = float(np.bincount(answers - answers.min()).max() / len(answers))
     verdict: Verdict = "leaks" if told.low > prior else "at chance"
-    proven, allowed = "nothing", None
+    source, proven, allowed = "nobody", "nothing", None
+    if mode == "central":  # as of every other attack that reads its codes
+        source, proven, verdict = STATEMENT, OWNERS_CODES, "as stated" if verdict == "leaks" else verdict
     if epsilon is not None:
+        source = STATEMENT
         allowed = 1 / (1 + (1 - prior) / prior * math.exp(-epsilon))
         proven = f"epsilon = {epsilon:.3g} allows {allowed:.1%}"
         verdict = "refuted" if told.low > allowed else "as stated" if verdict == "leaks" else verdict
     return Finding(
         claim=f"the {mode} index does not tell the classes of its pictures",
-        source="nobody" if epsilon is None else STATEMENT,
+        source=source,
         proven=proven,
         measure=f"share of pictures whose class is told (the commonest has {prior:.1%})",
         measured=told,
@@ -569,7 +576,7 @@ def linkage_finding(right: int, pictures: int, entries: int, mode: Mode, epsilon
     above: Verdict = "leaks"
     if mode == "central":
         source, above = "the statement of the index", "as stated"
-        proven = "nothing of the codes, which must stay with the owner"
+        proven = OWNERS_CODES
     below: Verdict = "at chance"
     if mode == "local":
         assert epsilon is not None
@@ -577,13 +584,16 @@ def linkage_finding(right: int, pictures: int, entries: int, mode: Mode, epsilon
         most = odds / (odds + entries - 1)
         source, proven = "the statement of the index", f"right in at most {most:.3g} of the cases"
         above, below = "refuted", "not refuted"
+    perfect = rate(pictures, pictures, confidence=CONFIDENCE)
+    few = perfect.low <= most <= (share.high or 0.0)  # naming all of them right would have shown nothing
     return Finding(
         claim="who has a picture cannot tell which entry of the index it is",
         source=source,
         proven=proven,
-        measure=f"share of pictures taken again that are named right (chance: {chance:.3g})",
+        measure=f"share of pictures taken again that are named right (chance: {chance:.3g})"
+        + few * f"; {pictures} are too few to tell",
         measured=share,
-        verdict=above if share.low > most else below,
+        verdict=above if share.low > most else "undecided" if few else below,
         chance=chance,
         attack=f"another capture of the picture (noise of {NOISE:g} levels, {LIGHT:.0%} more or less light)",
         details={"pictures": pictures, "entries": entries, "chance": chance},
@@ -598,7 +608,7 @@ def uniqueness_finding(codes: NDArray[np.uint8], mode: Mode) -> Finding:
     return Finding(
         claim="a code does not give away whose it is",
         source="the statement of the index" if owner else "nobody",
-        proven="nothing of the codes, which must stay with the owner" if owner else "nothing: codes carry no noise",
+        proven=OWNERS_CODES if owner else "nothing: codes carry no noise",
         measure="share of pictures whose code no other picture has",
         measured=rate(alone, len(codes), confidence=CONFIDENCE),
         verdict="at chance" if not alone else "as stated" if owner else "leaks",

@@ -28,7 +28,7 @@ A view at chance has told nothing to this decoder; that proves nothing of better
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, Self
@@ -336,9 +336,11 @@ class FourPictures:
         similarity = (scores["plain"], scores["aggregator"], scores["sift"])
         return PictureRow(self.originals[index], plain, aggregator, sift, similarity, scores["blind"])
 
-    def evidence(self) -> Evidence:
-        """Return all rows, and the first originals with what is drawn of them."""
-        return Evidence(self.findings(), tuple(self.row(index) for index in range(min(SHOWN, len(self.originals)))))
+    def evidence(self, views: Sequence[str] = VIEWS) -> Evidence:
+        """Return the rows about some views, and the first originals with what is drawn of them from all."""
+        rows = tuple(row for row in self.findings() if row.details["view"] in views)
+        shown = min(SHOWN, len(self.originals)) if set(VIEWS) <= set(self.shown) else 0  # all four, or none
+        return Evidence(rows, tuple(self.row(index) for index in range(shown)))
 
     def findings(self, *, confidence: float = 0.99) -> tuple[Finding, ...]:
         """Return a line per view for likeness, and one for identity where the originals themselves are recognised.
@@ -349,13 +351,13 @@ class FourPictures:
 
     def likeness(self, *, confidence: float = 0.99) -> tuple[Finding, ...]:
         """Return a line per view: how like the originals it is."""
-        return tuple(self._likeness(view, confidence) for view in VIEWS if view in self.strangers)
+        return _with_power(self._likeness(view, confidence) for view in VIEWS if view in self.strangers)
 
     def identity(self, *, confidence: float = 0.99) -> tuple[Finding, ...]:
         """Return a line per view: whose faces it shows; none where not even the originals are recognised."""
         if not self.matches or not self.matches["original"].beats_chance(confidence):
             return ()
-        return tuple(self._identity(view, confidence) for view in VIEWS if view in self.matches)
+        return _with_power(self._identity(view, confidence) for view in VIEWS if view in self.matches)
 
     def notes(self, *, confidence: float = 0.99) -> tuple[str, ...]:
         """Say where persons are known and yet nothing can be said about identity."""
@@ -394,6 +396,14 @@ class FourPictures:
             attack="decoder trained on public pictures",
             details={"view": view, **details},
         )
+
+
+def _with_power(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return rows, plain updates first: where not even these show anything, the attack has no power over the others."""
+    rows = tuple(findings)
+    if not rows or rows[0].verdict != "at chance":
+        return rows
+    return tuple(replace(row, verdict="undecided") if row.verdict == "at chance" else row for row in rows)
 
 
 _NETWORK_SECONDS = 75.0  # on one core

@@ -66,6 +66,7 @@ from blindsight.metrics.classification import finite
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.search.function import HashFunction, HashLearner
+from blindsight.statement import PrivacyStatement
 
 Scores = NDArray[np.float64]
 
@@ -249,7 +250,7 @@ def findings(
         source = "nobody"
     else:
         most = largest_auc(epsilon, delta)
-        claim, proven = f"{target}: epsilon = {epsilon:g}, delta = {delta:g} per record", f"AUC is at most {most:.3g}"
+        claim, proven = _exchanged(target, epsilon, delta), f"AUC is at most {most:.4g}"
         verdict = "refuted" if area.low > most else "not refuted" if result.roc.tells() else "at chance"
     row = Finding(
         claim=claim,
@@ -265,6 +266,10 @@ def findings(
     return (*rows, row)
 
 
+def _exchanged(target: str, epsilon: float, delta: float) -> str:
+    return f"{target}, one record exchanged for another: epsilon = {epsilon:.4g}, delta = {delta:.3g}"
+
+
 def _point_finding(
     result: MembershipResult, point: OperatingPoint, target: str, source: str, epsilon: float | None, delta: float
 ) -> Finding:
@@ -273,20 +278,33 @@ def _point_finding(
         claim, proven = f"{target}: who was trained on does not show", "nothing"
         verdict: Verdict = "leaks" if point.tpr.low > most else "at chance"
     else:
-        claim = f"{target}: epsilon = {epsilon:g}, delta = {delta:g} per record"
-        limit = largest_tpr(most, epsilon, delta)
-        proven = f"TPR is at most {largest_tpr(point.allowed, epsilon, delta):.3g} at {point.allowed:.1%} FPR"
+        claim = _exchanged(target, epsilon, delta)
+        limit, said = (largest_tpr(fpr, epsilon, delta) for fpr in (most, point.allowed))
+        proven = f"TPR is at most {said:.3g} at {point.allowed:.1%} FPR" if said < 1 else "nothing at so low an FPR"
         verdict = "refuted" if point.tpr.low > limit else "not refuted"
     return Finding(
         claim=claim,
         source=source,
         proven=proven,
-        measure=f"TPR at {point.allowed:.1%} FPR",
+        measure=f"TPR at {point.allowed:.1%} FPR (truly {most:.1%} at most)",
         measured=point.tpr,
         verdict=verdict,
         attack=result.attack,
         details=_sizes(result) | {"FPR": str(point.fpr)},
     )
+
+
+def of_exchange(statement: PrivacyStatement | None) -> tuple[float | None, float]:
+    """Return the epsilon and delta of exchanging a record for another: twice "one is there or not".
+
+    Of members and others in fixed numbers one trades places with another. None: nothing is stated.
+    """
+    if statement is None or statement.guarantee != "differential privacy" or statement.epsilon is None:
+        return None, 0.0
+    epsilon, delta = statement.epsilon, statement.delta or 0.0
+    if statement.neighbours == "replace":
+        return epsilon, delta
+    return 2 * epsilon, min((1 + math.exp(min(epsilon, 50.0))) * delta, 1 - 1e-12)
 
 
 def largest_tpr(fpr: float, epsilon: float, delta: float) -> float:

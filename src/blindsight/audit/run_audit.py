@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.audit import collusion
-from blindsight.audit.checks import Check, Evidence, Plan, read_json
+from blindsight.audit.checks import Check, Evidence, Plan, check_fields, moved_pictures, read_json, read_statement
 from blindsight.audit.collusion import PlayedRound, play
 from blindsight.audit.hostile import attack_scheme
 from blindsight.audit.inversion import four_pictures, seconds_to_learn
@@ -32,6 +32,7 @@ from blindsight.audit.membership import (
     federated_trainer,
     linear_trainer,
     margin_fit,
+    of_exchange,
 )
 from blindsight.audit.subject import audit_subjects
 from blindsight.crypto.encoding import SlotPacking
@@ -43,7 +44,7 @@ from blindsight.data.partition import Division
 from blindsight.data.pixels import PixelFeatures
 from blindsight.data.study import Sites, Study, divide
 from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, MessageError
-from blindsight.files import cache_folder, storage_errors
+from blindsight.files import cache_folder
 from blindsight.learn.linear import LARGEST_WEIGHT
 from blindsight.learn.model import Classes, LinearModel
 from blindsight.learn.recording import RecordedRound
@@ -65,9 +66,14 @@ HOW_TO_RECORD = (
     "--record`."
 )
 
+NOT_RECORDED = (
+    "a run with noise inside its sums is not recorded, as that would show every owner's own noise; what its epsilon "
+    "promises of updates and of coalitions is attacked in the noise."
+)
+
 ABOUT_RUN, RUN_SCHEMA, RUN_VERSION = "run.json", "blindsight/run", 1
 RECORDING, NOISE, STATEMENT = "recorded-round.npz", "noise.json", "statement.json"
-_NOISE, _LESS = "noise inside the sums", "half of that noise"
+_NOISE, _LESS, _UPDATES = "noise inside the sums", "half of that noise", "updates and coalitions"
 _PROBES = 24
 
 
@@ -95,14 +101,22 @@ class RebuiltRun:
                 "this run's owners had collections of their own. It is audited where these lie: no --data."
             )
         recorded = RecordedRound.load(recording) if recording.exists() else None
-        model = LinearModel.load(folder / "model.npz")
-        return cls(about, model, recorded, _read_noise(folder / NOISE), _read_statement(folder), data, progress)
+        model, stated, planned = LinearModel.load(folder / "model.npz"), folder / STATEMENT, folder / NOISE
+        statement, noise = read_statement(stated) if stated.exists() else None, _read_noise(planned)
+        if noise is None and statement is not None and statement.guarantee == "differential privacy":
+            raise CorruptFileError(f"{planned} is missing: what {STATEMENT} promises cannot be attacked. Learn again.")
+        return cls(about, model, recorded, noise, statement, data, progress)
 
     @property
     def name(self) -> str:
         """The run in a few words."""
-        by = "" if self.recorded is None else f" by {self.recorded.scheme}"
+        by = f" by {self.scheme}" if self.scheme else ""
         return f"the run of {self.about['owners']} owners of {self.about['data']}{by}"
+
+    @property
+    def scheme(self) -> str:
+        """How its sums were hidden; "" where that is not told."""
+        return str(self.about.get("scheme", "")) if self.recorded is None else self.recorded.scheme
 
     @cached_property
     def _sites(self) -> tuple[Dataset, Division]:
@@ -124,7 +138,9 @@ class RebuiltRun:
         if "sites" in about:
             return self._sites[0]
         path = None if about["path"] is None else Path(about["path"])
-        return load(about["data"], path=path, count=about["count"], random_state=about["seed"], progress=self.progress)
+        asked = {"path": path, "count": about["count"], "random_state": about["seed"], "progress": self.progress}
+        with moved_pictures():
+            return load(about["data"], **asked)
 
     @cached_property
     def division(self) -> Division:
@@ -230,19 +246,22 @@ def plan_run(folder: Path, *, random_state: int, data: Dataset | None = None, pr
     members = Check(
         "membership in the model", _seconds_of_shadows(run), lambda effort: _members(run, effort, random_state)
     )
+    hostile = _hostile(run, progress)
     if run.noise is not None:
         shares = {_NOISE: 1.0, _LESS: 0.5}
         sums = (Check(name, 3, partial(_noisy_sums, run.noise, share)) for name, share in shares.items())
-        return Plan(run.name, (*sums, members), statement=run.statement)
+        unrecorded = Check(_UPDATES, 0, partial(_unrecorded, NOT_RECORDED))
+        return Plan(run.name, (*sums, unrecorded, *hostile, members), statement=run.statement)
     if run.recorded is None:
-        return Plan(run.name, (Check("updates and coalitions", 0, _unrecorded), members), statement=run.statement)
-    attack = _RoundAttack(run.recorded, random_state, progress, noisy=run.noise is not None)
+        unrecorded = Check(_UPDATES, 0, partial(_unrecorded, HOW_TO_RECORD))
+        return Plan(run.name, (unrecorded, *hostile, members), statement=run.statement)
+    attack = _RoundAttack(run.recorded, random_state, progress)
     drawing = 4 + seconds_to_learn(run.features)
     checks = [
         Check("the aggregator's recorded view", attack.seconds_to_read, attack.recorded_view),
         Check("weights of single owners in the sum", 0.5, attack.singles),
         Check("coalitions", attack.seconds_to_play, attack.coalitions),
-        *attack.hostile,
+        *hostile,
         members,
         Check("pictures from updates", 0, lambda effort: draw_owners(run, random_state), fixed=drawing),
     ]
@@ -251,8 +270,23 @@ def plan_run(folder: Path, *, random_state: int, data: Dataset | None = None, pr
     return Plan(run.name, tuple(checks), statement=run.statement)
 
 
-def _unrecorded(effort: float) -> Evidence:
-    raise InputError(HOW_TO_RECORD)
+def _unrecorded(reason: str, effort: float) -> Evidence:
+    raise InputError(reason)
+
+
+def _hostile(run: RebuiltRun, progress: Progress) -> tuple[Check, ...]:
+    """Servers and members that lie to parties made for the audit; a plain run promises nothing."""
+    scheme, noisy = run.scheme, run.noise is not None
+    if scheme not in HIDING_SCHEMES:
+        return ()
+    return (
+        Check(
+            "hostile servers and members",
+            0,
+            lambda effort: Evidence(attack_scheme(scheme, noisy=noisy, progress=progress)),
+            fixed=1 if scheme == "masks" else 4,
+        ),
+    )
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -267,20 +301,9 @@ def read_run(folder: Path) -> dict[str, Any]:
             f"{path} is of version {version}; this Blindsight reads version {RUN_VERSION}. Learn again, or audit it by "
             "the Blindsight that wrote it."
         )
-    missing = {"data", "path", "count", "seed", "features", "components", "attributes", "owners", "sharing"} - set(
-        about
-    )
-    if missing:
-        raise CorruptFileError(f"{path} is damaged: it does not say {', '.join(sorted(missing))}.")
+    texts, numbers = dict.fromkeys(("data", "features", "attributes"), str), dict.fromkeys(("seed", "components"), int)
+    check_fields(path, about, **texts, **numbers, owners=int, path=str | None, count=int | None, sharing=str | None)
     return about
-
-
-def _read_statement(folder: Path) -> PrivacyStatement | None:
-    path = folder / STATEMENT
-    if not path.exists():
-        return None
-    with storage_errors("read", path):
-        return PrivacyStatement.from_json(path.read_text(encoding="utf-8"))
 
 
 def _read_noise(path: Path) -> tuple[NoisePlan, float] | None:
@@ -304,8 +327,8 @@ def _noisy_sums(noise: tuple[NoisePlan, float], share: float, effort: float) -> 
 class _RoundAttack:
     """Attacks on one recorded round."""
 
-    def __init__(self, recorded: RecordedRound, seed: int, progress: Progress, *, noisy: bool) -> None:
-        self._recorded, self._seed, self._progress, self._noisy = recorded, seed, progress, noisy
+    def __init__(self, recorded: RecordedRound, seed: int, progress: Progress) -> None:
+        self._recorded, self._seed, self._progress = recorded, seed, progress
         self._size = PaillierSize.of(recorded)
 
     @property
@@ -372,21 +395,6 @@ class _RoundAttack:
         return Evidence(collusion.findings(results))
 
     @property
-    def hostile(self) -> tuple[Check, ...]:
-        """Servers and members that lie to parties made for the audit; a plain run promises nothing."""
-        scheme, noisy, progress = self._recorded.scheme, self._noisy, self._progress
-        if scheme not in HIDING_SCHEMES:
-            return ()
-        return (
-            Check(
-                "hostile servers and members",
-                0,
-                lambda effort: Evidence(attack_scheme(scheme, noisy=noisy, progress=progress)),
-                fixed=1 if scheme == "masks" else 4,
-            ),
-        )
-
-    @property
     def _block(self) -> int:
         """How many weights share a ciphertext."""
         if self._recorded.scheme != "block-dphe" or self._size is None:
@@ -429,6 +437,7 @@ def _scattered(updates: NDArray[np.int64], block: int) -> bool:
 def _members(run: RebuiltRun, effort: float, seed: int) -> Evidence:
     """Ask the final model, and shadows of it, who was trained on."""
     target = f"the model of {run.study.answers[0]}" if run.study.multilabel else "the model"
+    epsilon, delta = of_exchange(run.statement)
     return Evidence(
         audit_members(
             margin_fit(run.classifier),
@@ -437,6 +446,9 @@ def _members(run: RebuiltRun, effort: float, seed: int) -> Evidence:
             target,
             effort=effort,
             seed=seed,
+            source="nobody" if epsilon is None else "the statement of the run",
+            epsilon=epsilon,
+            delta=delta,
             progress=run.progress,
         )
     )
@@ -456,17 +468,21 @@ def draw_owners(run: RebuiltRun, random_state: int) -> Evidence:
     if run.recorded is None or run.dataset.images is None:
         raise InputError(f"{run.dataset.name} has no pictures, only features: nothing can be drawn.")
     study, generator = run.study, science(random_state)
+    try:
+        sift = _sift(study, scale=not isinstance(run.features, PixelFeatures))
+    except InputError:  # it is there to compare
+        sift = None
     private = np.concatenate(run.division.owners)
     probes = run.dataset.take(generator.permutation(private)[:_PROBES])
     drawn = four_pictures(
         probes,
         run.dataset.take(run.division.public),
         pipeline=run.features,
-        sift=_sift(study, scale=not isinstance(run.features, PixelFeatures)),
+        sift=sift,
         scheme=run.recorded.scheme,
         random_state=generator,
         progress=run.progress,
-    ).evidence()
+    ).evidence(("plain", "aggregator"))
     if run.recorded.scheme != "plain":
         return drawn
     rows = tuple(replace(row, verdict="leaks") if row.verdict == "refuted" else row for row in drawn.findings)

@@ -43,7 +43,7 @@ from scipy.optimize import nnls
 from scipy.stats import binomtest
 
 from blindsight.audit import membership
-from blindsight.audit.checks import Check, Evidence, Plan, read_json
+from blindsight.audit.checks import Check, Evidence, Plan, check_fields, moved_pictures, read_json, read_statement
 from blindsight.audit.finding import Finding, Interval, Verdict, rate
 from blindsight.audit.leakage.networks import linear_layers, parameter_places, undo_division
 from blindsight.audit.leakage.recovery import RECOVERED
@@ -285,7 +285,7 @@ def member_findings(
     fprs = tuple(fpr for fpr in membership.LOW_FPRS if len(outside) >= membership.fewest_others(fpr))
     roc = membership.measure(inside, outside, fprs=fprs, confidence=_CONFIDENCE)
     result = membership.MembershipResult(f"alignment of photo and upload, {len(members)} uploads", roc)
-    epsilon, delta = _of_replacement(statement)
+    epsilon, delta = membership.of_exchange(statement)
     source = "nobody" if epsilon is None else "the run's statement"
     return membership.findings(result, f"{weights}: the batch", source=source, epsilon=epsilon, delta=delta)
 
@@ -301,15 +301,6 @@ def _pull(
 ) -> float:
     own = (server.step(base, photos.take(slice(row, row + 1))) - steps[photos.labels[row]])[places]
     return float(own @ left / max(float(np.linalg.norm(own)), 1e-30))
-
-
-def _of_replacement(statement: PrivacyStatement) -> tuple[float | None, float]:
-    """Return the epsilon and delta of exchanging a photo for another: twice "one is there or not"."""
-    if statement.guarantee != "differential privacy" or statement.epsilon is None or statement.delta is None:
-        return None, 0.0
-    if statement.neighbours == "replace":
-        return statement.epsilon, statement.delta
-    return 2 * statement.epsilon, min((1 + math.exp(min(statement.epsilon, 50.0))) * statement.delta, 1 - 1e-12)
 
 
 def photo_finding(
@@ -463,7 +454,8 @@ class SelectiveRun:
             raise InputError(
                 "this run's owners had collections of their own. It is audited where these lie: no --data."
             )
-        statement = PrivacyStatement.from_dict(read_json(folder / "statement.json", "Learn again."))
+        _check(folder / ABOUT_SELECTIVE, about)
+        statement = read_statement(folder / "statement.json")
         return cls(about, statement, Recording.load(view) if view.exists() else None, data, progress)
 
     @property
@@ -524,7 +516,9 @@ class SelectiveRun:
             return self.given
         about = self.about
         path = None if about["path"] is None else Path(about["path"])
-        return load(about["data"], path=path, count=about["count"], random_state=about["seed"], progress=self.progress)
+        asked = {"path": path, "count": about["count"], "random_state": about["seed"], "progress": self.progress}
+        with moved_pictures():
+            return load(about["data"], **asked)
 
     @cached_property
     def server(self) -> Server:
@@ -556,6 +550,21 @@ class SelectiveRun:
     def _attacked(self, effort: float) -> int:
         """Return how many uploads are attacked: fewer, if each has many photos."""
         return max(8, round(_UPLOADS * effort * min(1.0, BATCH / self.ready.setting.batch)))
+
+
+def _check(path: Path, about: Mapping[str, Any]) -> None:
+    """Refuse a description that lacks something."""
+    check_fields(path, about, data=str, seed=int, parameters=int, initial=float)
+    if "network" in about:
+        check_fields(path, about, network=dict, model=str, owners=int)
+        check_fields(path, about["network"], classes=list, scheme=str | None)
+    else:
+        check_fields(path, about, **dict.fromkeys(("training", "plan", "sharing"), dict), components=int, features=str)
+        check_fields(path, about["plan"], participants=int, days=int, initial=float, classes=list)
+    if "sites" in about:
+        check_fields(path, about, sites=dict, side=int)
+    else:
+        check_fields(path, about, path=str | None, count=int | None)
 
 
 def about_run(initial: Vector, **asked: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.audit.checks import Check, Evidence, Plan, Target
+from blindsight.audit.checks import Check, Evidence, Plan, Target, moved_pictures
 from blindsight.audit.finding import Finding, Interval, Verdict
 from blindsight.audit.inversion import four_pictures, seconds_to_learn
 from blindsight.data.dataset import Dataset
@@ -64,7 +64,8 @@ def plan_sift(target: Target, *, random_state: int, data: Dataset | None, progre
     if data is None:
         if given.collection is None:
             raise InputError(NEEDS_DATA)
-        data = given.collection.load(progress=progress)
+        with moved_pictures():
+            data = given.collection.load(progress=progress)
     label_columns(data, given.policy.private)  # an unknown attribute is named before any work is done
     accepted = (target.file or target.folder / VERIFIED).name == VERIFIED and (target.folder / VERIFIED).exists()
     threshold, statement = _accepted(target.folder) if accepted else (_USUAL_THRESHOLD, None)
@@ -166,7 +167,7 @@ class SiftAudit:
         return Evidence(rows)
 
     def drawings(self, effort: float) -> Evidence:
-        """Draw pictures from a plain update, from an aggregator's view and from what the sift lets out."""
+        """Draw pictures from what the sift lets out; a plain update and an aggregator's view are there to compare."""
         shown, others = self._apart()
         drawn = four_pictures(
             self.unseen.take(shown),
@@ -177,7 +178,7 @@ class SiftAudit:
             random_state=self.seed,
             progress=self.progress,
         )
-        return drawn.evidence()
+        return drawn.evidence(("sift",))
 
     def _apart(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the rows of pictures to draw, and those of all other persons, from which decoders learn how."""
@@ -222,10 +223,17 @@ def loss_finding(
 ) -> Finding:
     """Return a row about the threshold of a verification; `beyond` is what it means that it is exceeded."""
     best, (low, high) = found.best, found.best.interval
+    setting, why = found.setting, ""
+    if found.verdict == "inconclusive" and high - 0.5 <= setting.threshold:  # the interval alone does not say why
+        why = f"; with an app's rows perhaps {found.bound:.3g}"
+        if found.exposed > setting.exempt:
+            why = f"; rare symbols may give {found.exposed:.1%} of people away"
+        if found.too_wide:
+            why = f"; {setting.width} numbers are too many for attackers who learn from {setting.train:,} rows"
     verdicts: dict[str, Verdict] = {"reject": beyond, "accept": "not refuted", "inconclusive": "undecided"}
     return Finding(
-        measure=f"PrivLoss of {best.attribute}, {place} (allowed: {found.setting.threshold:g})",
-        measured=Interval(best.priv_loss, low - 0.5, high - 0.5, found.setting.confidence),
+        measure=f"PrivLoss of {best.attribute}, {place} (allowed: {setting.threshold:g}){why}",
+        measured=Interval(best.priv_loss, low - 0.5, high - 0.5, setting.confidence),
         verdict=verdicts[found.verdict],
         **words | {"details": {"verdict of the verifier": found.verdict} | words.get("details", {})},
     )
@@ -240,7 +248,7 @@ def _certificate_finding(found: Verification, number: int) -> Finding:
         proven=certificate.sentence,
         measure=f"upper bound on PrivLoss of {certificate.attribute} from {certificate.symbols} symbols",
         measured=Interval(certificate.estimate, 0.0, certificate.bound, certificate.confidence),
-        verdict="not refuted",
+        verdict="not refuted" if certificate.bound <= allowed else "undecided",
         attack=f"every attacker ({certificate.method})",
         details={
             "within the threshold": certificate.bound <= allowed,
@@ -259,7 +267,7 @@ def _accepted(folder: Path) -> tuple[float, PrivacyStatement | None]:
         stated = evidence.get("statement")
         statement = None if stated is None else PrivacyStatement.from_dict(stated)
         return float(evidence["setting"]["threshold"]), statement
-    except (ValueError, KeyError, TypeError, InputError):
+    except (ValueError, KeyError, TypeError, AttributeError, InputError):
         raise CorruptFileError(
             f"{path} does not say by which threshold the sift was accepted. Verify it again."
         ) from None
@@ -287,7 +295,7 @@ def pool_sifts(
     accepted = all(one.verdict == "accept" for one in alone)
     return _several(
         together,
-        f"{len(alone)} sifts, {'each' if accepted else 'not all'} accepted by themselves, together",
+        f"{len(alone)} sifts, {'each' if accepted else 'not each'} accepted by itself, together",
         accepted,
         "apps that put their releases side by side",
         {"PrivLoss of each alone": ", ".join(f"{one.priv_loss:.3f} ({one.verdict})" for one in alone)},

@@ -1,13 +1,16 @@
 """`blindsight audit`: attack a run, an index, a sift or the papers' claims, and say what is proven and measured."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from typer import Argument, Exit, Option
 
 from blindsight.cli import options
-from blindsight.cli.options import show, table, terminal_progress, write_json
-from blindsight.errors import InputError
+from blindsight.cli.options import Settings, hint, show, table, terminal_progress, write_json
+from blindsight.errors import InputError, StorageError
 from blindsight.files import as_path, atomic_writer, check_writable, storage_errors
 
 if TYPE_CHECKING:
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
     from blindsight.audit.checks import Audit
     from blindsight.audit.finding import Finding
+    from blindsight.crypto.signing import SigningKey
 
 PAPERS, ATTACKS, VERIFY = "papers", "attacks", "verify-bundle"
 """What an audit of the documents, the list of attacks and the check of a bundle are called."""
@@ -68,27 +72,34 @@ def audit(
     If nothing could be tested the exit code is 1, and it is with --fail-on if a claim fell. In a pipeline:
     blindsight audit out/learn --fail-on refuted --bundle out/audit.zip
     """
+    if what != VERIFY and file is not None:
+        raise InputError(f"a second name is that of a bundle to verify; got {file}. Leave it out.")
+    asked = {"--data": data, "--path": path, "-n": count, "--fail-on": fail_on, "--bundle": bundle, "--out": out}
+    asked |= {"--run": run or None, "--auditor": auditor, "--artefact": artefact}
+    takes = {ATTACKS: ("--run", "--out"), VERIFY: ("--auditor", "--artefact")}.get(what, tuple(asked)[:6])
+    if meaningless := [name for name, value in asked.items() if value is not None and name not in takes]:
+        raise InputError(f"`{hint('audit', what)}` takes no {' and no '.join(meaningless)}. Leave it out.")
     if what == ATTACKS:
         _attacks(run=run, out=out)
         return
     if what == VERIFY:
         _verify(file, auditor, artefact)
         return
-    if file is not None:
-        raise InputError(f"a second name is that of a bundle to verify; got {file}. Leave it out.")
     from blindsight.audit.checks import check_minutes
     from blindsight.audit.finding import MEANINGS
     from blindsight.data import load
 
     if what == PAPERS and data is not None:
         raise InputError("the papers are audited on bundled pictures; got --data. Leave it out.")
-    if path is not None and data is None:
-        raise InputError("--path says where the collection of --data lies; got no --data. Name it, or leave both out.")
+    if data is None and (path is not None or count is not None):
+        raise InputError("--path and -n are about the collection of --data; got no --data. Name it, or leave them out.")
     check_minutes(minutes)
+    folder = None if what == PAPERS else as_path(what)
     out = Path("out/audit") / as_path(what).resolve().name if out is None else out
     check_writable(out)
+    evidence = None if bundle is None else _Signed.prepare(bundle, key, folder, out)
     with terminal_progress() as progress:
-        if what == PAPERS:
+        if folder is None:
             from blindsight.audit.papers import audit_papers
 
             found = audit_papers(minutes=minutes, random_state=seed, progress=progress)
@@ -96,8 +107,15 @@ def audit(
             from blindsight.audit.artefacts import audit_artefact
 
             judged = None if data is None else load(data, path=path, count=count, random_state=seed, progress=progress)
-            found = audit_artefact(as_path(what), data=judged, minutes=minutes, random_state=seed, progress=progress)
-    signed = _write(found, out, what, bundle, key, f"blindsight audit {what} --minutes {minutes:g} --seed {seed}")
+            found = audit_artefact(folder, data=judged, minutes=minutes, random_state=seed, progress=progress)
+    named = _named(what) if folder is None else _named(folder)
+    given = {"--data": data, "--path": path and _named(path), "-n": count, "--minutes": f"{minutes:g}", "--seed": seed}
+    command = hint("audit", named, *(word for pair in given.items() if pair[1] is not None for word in pair))
+    failed: Exception | None = None
+    try:
+        signed = _write(found, out, named, evidence, command)
+    except Exception as error:  # what was found is shown all the same
+        signed, failed = (), error
     tables = [
         _table(f"\n{name[:1].upper()}{name[1:]}", evidence.findings)
         for name, evidence in found.sections.items()
@@ -107,11 +125,55 @@ def audit(
     met = {finding.verdict for finding in found.findings}
     legend = [f"{verdict}: {meaning}." for verdict, meaning in MEANINGS.items() if verdict in met]
     if not found.tested:
-        legend.append("Nothing could be tested: that is no success. Give more data (-n) or time (--minutes).")
-    show(found.to_dict(), *tables, "", *legend, "", *found.remarks, f"{counts}. Report: {out / 'report.html'}", *signed)
+        legend.append("Nothing could be tested: that is no success. Give more pictures or time (--minutes).")
+    if len(found.claims) < len(found.findings):
+        counts += " (self-tests of the auditor are not counted)"
+    where = () if failed else (f"Report: {out / 'report.html'}",)
+    document = found.to_dict() | ({"error": str(failed), "exit_code": 1} if failed else {})
+    show(document, *tables, "", *legend, "", *found.remarks, f"{counts}.", *where, *signed)
+    if failed and not Settings.json:
+        raise failed
     fallen = {None: 0, "refuted": found.count("refuted"), "leak": found.count("refuted") + found.count("leaks")}
-    if not found.tested or fallen[fail_on]:
+    if failed or not found.tested or fallen[fail_on]:
         raise Exit(1)
+
+
+def _named(path: str | Path) -> str:
+    """Return a path as others may read it: from here, or its name alone, but not where somebody keeps it."""
+    path = Path(path)
+    here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return here.name if here.is_absolute() or ".." in here.parts else str(here)
+
+
+@dataclass(frozen=True)
+class _Signed:
+    """What a bundle takes, looked at before any attack: a place, a key, and the digests of what is audited."""
+
+    bundle: Path
+    key: "SigningKey"
+    artefact: Path | None
+    digests: Mapping[str, str]
+
+    @classmethod
+    def prepare(cls, bundle: Path, key: Path, artefact: Path | None, out: Path) -> Self:
+        from blindsight.audit.bundle import artefact_digests, auditor_key
+
+        check_writable(bundle.parent)
+        if bundle.is_dir():
+            raise InputError(f"--bundle is a file; got the folder {bundle}.")
+        if artefact is None:
+            return cls(bundle, auditor_key(key), None, {})
+        for path in (bundle, out, key):
+            if as_path(path).resolve().is_relative_to(artefact.resolve()):
+                raise InputError(f"{path} lies in what is audited, which it would change. Name another place.")
+        return cls(bundle, auditor_key(key), artefact, artefact_digests(artefact))
+
+    def write(self, found: "Audit", command: str, pages: Mapping[str, bytes]) -> None:
+        from blindsight.audit.bundle import artefact_digests, changed_files, write_bundle
+
+        if self.artefact and (changed := changed_files(self.digests, artefact_digests(self.artefact))):
+            raise StorageError(f"no bundle: {self.artefact} changed while it was audited ({changed}). Audit it again.")
+        write_bundle(self.bundle, found, key=self.key, command=command, artefact=self.digests, pages=pages)
 
 
 def _attacks(*, run: bool, out: Path | None) -> None:
@@ -159,24 +221,32 @@ def _marked(path: Path) -> tuple[str, str]:
 
 
 def _table(title: str, findings: "Sequence[Finding]") -> "Table":
-    """Return the rows of a check: claims and figures share what the terminal has left, and no word is broken."""
-    drawn = table(title, ("claim", "who says so", "proven", "measured", "verdict"), [_cells(row) for row in findings])
-    for column, width in zip(drawn.columns, _WIDTHS, strict=True):
-        column.width = width
+    """Return the rows of a check. No word is broken; where the terminal is narrow, all about a claim is one column."""
+    narrow = get_terminal_size().columns < _NARROW
+    columns = ("claim, who says so, proven", "measured", "verdict") if narrow else _COLUMNS
+    *rows, last = [_cells(row, narrow=narrow) for row in findings]
+    apart = [tuple(f"{cell}\n" for cell in row) for row in rows]  # each is many lines
+    drawn = table(title, columns, [*apart, last])
+    for column in drawn.columns:
+        column.width = _WIDTHS.get(str(column.header))
     return drawn
 
 
-_WIDTHS = (None, 11, 18, None, 11)  # as wide as the longest words of these columns
+_COLUMNS, _NARROW = ("claim", "who says so", "proven", "measured", "verdict"), 100
+_WIDTHS = {"who says so": 12, "proven": 18, "verdict": 11}  # as wide as the longest words of these columns
 
 
-def _cells(finding: "Finding") -> tuple[str, ...]:
+def _cells(finding: "Finding", *, narrow: bool) -> tuple[str, ...]:
     measured = f"{finding.figure}: {finding.measure}; {finding.attack}" if finding.measured else finding.measure
-    return (finding.claim, finding.source, finding.proven, measured, finding.verdict)
+    told: tuple[str, ...] = (finding.claim, finding.source, finding.proven)
+    if narrow:
+        told = ("{}\n({}; proven: {})".format(*told) if finding.measured else finding.claim,)
+    return (*told, measured, finding.verdict)
 
 
-def _write(found: "Audit", out: Path, what: str, bundle: Path | None, key: Path, command: str) -> tuple[str, ...]:
+def _write(found: "Audit", out: Path, what: str, evidence: _Signed | None, command: str) -> tuple[str, ...]:
     """Write everything; return what to say of the bundle."""
-    from blindsight.audit.bundle import auditor_key, circumstances, write_bundle
+    from blindsight.audit.bundle import circumstances
     from blindsight.report import write_report
     from blindsight.report.auditing import PrivacyFacts, audit_chapter, to_junit, to_sarif
 
@@ -190,11 +260,10 @@ def _write(found: "Audit", out: Path, what: str, bundle: Path | None, key: Path,
     for name, body in (pages | {"junit.xml": to_junit(found)}).items():
         with atomic_writer(out / name, private=True) as stream:
             stream.write(body)
-    if bundle is None:
+    if evidence is None:
         return ()
-    signer, artefact = auditor_key(key), None if what == PAPERS else as_path(what)
-    write_bundle(bundle, found, key=signer, command=command, artefact=artefact, pages=pages)
-    return (f"Bundle: {bundle}, signed by {signer.public.hex()}.",)
+    evidence.write(found, command, pages)
+    return (f"Bundle: {evidence.bundle}, signed by {evidence.key.public.hex()}.",)
 
 
 def _verify(file: Path | None, auditor: str | None, artefact: Path | None) -> None:

@@ -242,6 +242,14 @@ def write_json(path: Path, document: Any, *, private: bool = False) -> None:
         stream.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False).encode())
 
 
+_CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def plain(text: str) -> str:
+    """Return text that moves no cursor and hides nothing: names and bundles of strangers are shown on a terminal."""
+    return text.translate(_CONTROLS)
+
+
 def show_error(error: BaseException | None, sentence: str, *, code: int) -> int:
     """Print one sentence (with --json one document), with --debug the traceback, and return the exit code."""
     if Settings.debug and error is not None:
@@ -249,7 +257,7 @@ def show_error(error: BaseException | None, sentence: str, *, code: int) -> int:
     if Settings.json:
         sys.stdout.write(json.dumps({"error": sentence, "exit_code": code}, ensure_ascii=False) + "\n")
     else:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(sentence)}", highlight=False)
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(plain(sentence))}", highlight=False)
     return code
 
 
@@ -266,7 +274,7 @@ def show_warning(
 
 
 def _warn(sentence: str) -> None:
-    Console(stderr=True, soft_wrap=True).print(f"[bold yellow]warning:[/] {escape(sentence)}", highlight=False)
+    Console(stderr=True, soft_wrap=True).print(f"[bold yellow]warning:[/] {escape(plain(sentence))}", highlight=False)
 
 
 def hint(*words: object) -> str:
@@ -290,7 +298,7 @@ def show(document: Mapping[str, Any], *parts: str | Text | Table) -> None:
         return
     console = Console(soft_wrap=True)
     for part in parts:
-        console.print(part, highlight=False, markup=False)
+        console.print(plain(part) if isinstance(part, str) else part, highlight=False, markup=False)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> Table:
@@ -301,7 +309,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, 
     for name in columns:
         drawn.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
     for row in rows:
-        drawn.add_row(*(escape(cell) for cell in row))
+        drawn.add_row(*(escape(plain(cell)) for cell in row))
     return drawn
 
 

@@ -3,12 +3,16 @@
 Nothing that speaks against what was audited is left out.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import groupby
 from typing import Any, get_args
+from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, tostring
 
+from blindsight import __version__
 from blindsight.audit.attacks import ATTACKS, COLUMNS
 from blindsight.audit.checks import Audit
 from blindsight.audit.finding import MEANINGS, WORKS, Finding, Verdict
@@ -95,8 +99,10 @@ class PrivacyFacts:
 
     @property
     def verdict(self) -> tuple[str, str]:
-        refuted, leaks, missing = (self.audit.count(each) for each in ("refuted", "leaks", "not run"))
-        more = f" {missing} {'check was' if missing == 1 else 'checks were'} not run." if missing else ""
+        counts = (self.audit.count(each) for each in ("refuted", "leaks", "undecided", "not run"))
+        refuted, leaks, undecided, missing = counts
+        more = f" {_count(undecided, 'claim')} could not be decided." if undecided else ""
+        more += f" {missing} {'check was' if missing == 1 else 'checks were'} not run." if missing else ""
         if not self.audit.tested:
             return "warn", f"Nothing could be tested.{more}"
         if refuted:
@@ -114,8 +120,8 @@ class PrivacyFacts:
         if said.epsilon is not None:
             figures.append(("epsilon", rounded_up(said.epsilon)))
         if said.delta:
-            figures.append(("delta", f"{said.delta:.2g}"))
-        if said.unit is not None:
+            figures.append(("delta", rounded_up(said.delta)))
+        if said.unit is not None and said.epsilon is not None:
             figures.append(("protects one", said.unit))
         return tuple(figures)
 
@@ -161,6 +167,8 @@ class PrivacyFacts:
         for fact in self.facts:
             lines += ["", f"### {fact.verdict.capitalize()} ({len(fact.rows)}): {fact.meaning}", ""]
             lines += [f"- {row.claim}. {cell(row)}" for row in fact.rows]
+        if self.audit.remarks:
+            lines += ["", "### Also", "", *(f"- {note}" for note in self.audit.remarks)]
         lines += ["", "## How it was measured", "", *(f"- {key}: {text}" for key, text in self.circumstances.items())]
         return "\n".join(lines) + "\n"
 
@@ -182,40 +190,57 @@ def to_junit(audit: Audit) -> bytes:
     unknown: tuple[Verdict, ...] = ("undecided", "not run")
     counts = {
         "tests": len(audit.claims),
+        "errors": 0,
         "failures": sum(audit.count(verdict) for verdict in broken),
         "skipped": sum(audit.count(verdict) for verdict in unknown),
         "time": round(audit.seconds, 1),
     }
     suite = Element(
-        "testsuite", {"name": f"blindsight audit of {audit.subject}"} | {k: str(v) for k, v in counts.items()}
+        "testsuite", {"name": _xml(f"blindsight audit of {audit.subject}")} | {k: str(v) for k, v in counts.items()}
     )
     for name, evidence in audit.sections.items():
         for row in evidence.findings if evidence.claims else ():
-            case = SubElement(suite, "testcase", {"classname": name, "name": row.claim})
+            case = SubElement(suite, "testcase", {"classname": name, "name": _xml(row.claim)})
             if row.verdict in (*broken, *unknown):
                 kind = "failure" if row.verdict in broken else "skipped"
-                SubElement(case, kind, {"message": f"{row.verdict}: {cell(row)}"})
+                SubElement(case, kind, {"message": _xml(f"{row.verdict}: {cell(row)}")})
     return bytes(tostring(suite, encoding="utf-8", xml_declaration=True))
+
+
+def _xml(text: str) -> str:
+    """Return text as XML may hold it: names of attributes and collections are anybody's."""
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_sarif(audit: Audit, *, artefact: str) -> dict[str, Any]:
     """Return what fell, leaks or is unknown as results of a code scan, each at the artefact that was audited."""
-    where = [{"physicalLocation": {"artifactLocation": {"uri": artefact}}}]
+    place = {"artifactLocation": {"uri": quote(artefact)}, "region": {"startLine": 1}}
     results = [
         {
             "ruleId": name,
             "level": _LEVELS[row.verdict],
             "message": {"text": f"{row.claim}: {row.verdict}. {cell(row)}"},
-            "locations": where,
+            "locations": [{"physicalLocation": place}],
+            "partialFingerprints": {"primaryLocationLineHash": _fingerprint(name, row)},
         }
         for name, evidence in audit.sections.items()
         for row in (evidence.findings if evidence.claims else ())
         if row.verdict in _LEVELS
     ]
     rules = [{"id": name, "shortDescription": {"text": name}} for name in audit.sections]
-    driver = {"name": "blindsight audit", "rules": rules, "properties": {"verdicts": dict(MEANINGS)}}
+    tool = {"name": "blindsight audit", "version": __version__, "rules": rules}
+    driver = tool | {"properties": {"verdicts": dict(MEANINGS)}}
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
         "runs": [{"tool": {"driver": driver}, "results": results}],
     }
+
+
+def _fingerprint(check: str, row: Finding) -> str:
+    """Return what tells the claims of one place apart, and is the same in the next audit."""
+    attack = re.sub(r"[\d.,]+", "", row.attack)  # without the runs that the time allowed
+    return sha256(f"{check}\n{row.claim}\n{attack}".encode()).hexdigest()[:16]

@@ -60,6 +60,11 @@ class Table:
             _NUMBER.fullmatch(cell) or cell in _NO_NUMBER for cell in cells
         )
 
+    @property
+    def wordy(self) -> bool:
+        """Whether it is all sentences: on a phone its rows are shown as lists, so that no column is out of sight."""
+        return len(self.columns) > 3 and not any(self.is_numeric(column) for column in range(len(self.columns)))
+
     @staticmethod
     def mark(cell: str) -> str:
         """The CSS class of a cell that is a verdict: good, bad, warn; "" for any other cell."""

@@ -439,7 +439,7 @@ def view_finding(tests: Mapping[str, ChanceTest], scheme: str, attack: str) -> F
         source="nobody" if plain else "the statement of the run",
         proven="nothing: updates were sent in the clear" if plain else "cryptographically, under its assumptions",
         measure=f"|cosine| of the best of {test.guesses} guesses with {worst}'s update, less another's "
-        f"(chance exceeds {test.threshold:.2f} in {test.false_alarm:g} of the cases)",
+        f"(chance exceeds {test.threshold:.2f} in {test.false_alarm:.2%} of the cases)",
         measured=exactly(test.score),
         verdict=verdict,
         attack=attack,
@@ -538,7 +538,7 @@ def _attack(
             source=f"the statement of {scheme}",
             proven="cryptographically, under the assumptions of the statement",
             measure=f"|cosine| of the best of {values.guesses} guesses with the update in one round; "
-            f"{values.threshold:.2f} is chance's in all but {values.false_alarm:g} of the cases",
+            f"{values.threshold:.2f} is chance's in all but {values.false_alarm:.2%} of the cases",
             measured=exactly(values.score),
             verdict="at chance" if nothing else "refuted",
             **common,
