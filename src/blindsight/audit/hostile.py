@@ -300,7 +300,7 @@ def _read(opened: Integers | None, truth: Integers) -> float:
     return 0.0 if opened is None else float(np.mean(opened == truth))
 
 
-_RESEMBLES = 0.9  # a cosine: with twelve weights, what is unrelated resembles as much less than once in 10^5
+_RESEMBLES = 0.9  # a cosine: with twelve weights, what is unrelated resembles as much less than twice in 10^5
 _READ = "share of the victim's weights that are read"
 
 

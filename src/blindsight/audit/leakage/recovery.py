@@ -67,7 +67,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import lambertw
+from scipy.special import betainc, lambertw
 from scipy.stats import t as student
 
 from blindsight.audit.finding import Finding, Interval, rate
@@ -87,6 +87,7 @@ _NO_STEP = "the step shows no gradient of a loss: every sample was classified we
 _READ_OFF = "read off the bias"
 _SPREAD_FLOOR = 0.02  # traits that all public samples share to the last digit, such as a norm of one, are not infinite
 _CHUNK = 256
+_SINGLE = 1e-6  # what single precision leaves of nothing
 
 
 # A step, forwards and backwards
@@ -525,6 +526,8 @@ class ChanceTest:
     false_alarm: float
     trials: int
     guesses: int
+    size: int
+    """How many entries a guess has."""
 
     @property
     def at_chance(self) -> bool:
@@ -533,8 +536,13 @@ class ChanceTest:
 
     @property
     def found_nothing(self) -> bool:
-        """Whether nothing was learned of a vector; one that is known is no luck, however short it is."""
-        return self.at_chance and self.score < RECOVERED
+        """Whether nothing was learned of a vector: at chance, and no guess is so near to it that it cannot be luck.
+
+        Signs alone cannot tell for a few entries. There, luck is how often as many random directions come as near.
+        """
+        missing = max(1 - self.score**2, _SINGLE)
+        luck = self.guesses * betainc(max(self.size - 1, _SINGLE) / 2, 0.5, missing)
+        return self.at_chance and bool(self.score < RECOVERED or luck > self.false_alarm)
 
 
 @dataclass(frozen=True, eq=False)
@@ -583,7 +591,7 @@ def values_test(guesses: Vector, truth: Vector, *, generator: np.random.Generato
         others = generator.permuted(np.tile(unit, (trials, 1)), axis=1)
         return np.asarray(np.abs(rows @ (others * _signs(others.shape, generator)).T).max(axis=0))
 
-    return _test(float(np.abs(rows @ unit).max()), chance, false_alarm, len(rows))
+    return _test(float(np.abs(rows @ unit).max()), chance, false_alarm, guesses.shape)
 
 
 def signs_test(guesses: Vector, truth: Vector, *, generator: np.random.Generator, false_alarm: float) -> ChanceTest:
@@ -593,7 +601,7 @@ def signs_test(guesses: Vector, truth: Vector, *, generator: np.random.Generator
     def chance(trials: int) -> NDArray[Any]:
         return np.asarray(np.abs(agreement @ _signs((agreement.shape[1], trials), generator)).max(axis=0))
 
-    return _test(float(np.abs(agreement.sum(axis=1)).max()), chance, false_alarm, len(guesses))
+    return _test(float(np.abs(agreement.sum(axis=1)).max()), chance, false_alarm, guesses.shape)
 
 
 def places_test(
@@ -609,7 +617,7 @@ def places_test(
         others = generator.permuted(np.tile(squares, (trials, 1)), axis=1)
         return np.asarray(others[:, : chosen.size].sum(axis=1))
 
-    return _test(float(squares[chosen].sum()), chance, false_alarm)
+    return _test(float(squares[chosen].sum()), chance, false_alarm, (1, truth.size))
 
 
 def _units(rows: Vector) -> NDArray[np.float32]:
@@ -621,10 +629,12 @@ def _signs(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np
     return generator.choice(np.array([-1, 1], dtype=np.float32), size=shape)
 
 
-def _test(score: float, chance: Callable[[int], NDArray[Any]], false_alarm: float, guesses: int = 1) -> ChanceTest:
-    """Compare a score with as many of chance as the false-alarm rate takes, drawn by the chunk."""
+def _test(
+    score: float, chance: Callable[[int], NDArray[Any]], false_alarm: float, shape: tuple[int, ...]
+) -> ChanceTest:
+    """Compare a score of guesses with as many of chance as the false-alarm rate takes, drawn by the chunk."""
     trials = needed_trials(false_alarm)
     drawn = np.concatenate([chance(min(_CHUNK, trials - start)) for start in range(0, trials, _CHUNK)])
-    larger = int(np.count_nonzero(drawn >= score - 1e-6))  # ties, up to single precision, count for chance
+    larger = int(np.count_nonzero(drawn >= score - _SINGLE))  # ties, up to single precision, count for chance
     threshold = float(np.quantile(drawn, 1 - false_alarm, method="higher"))
-    return ChanceTest(score, threshold, (1 + larger) / (1 + trials), false_alarm, trials, guesses)
+    return ChanceTest(score, threshold, (1 + larger) / (1 + trials), false_alarm, trials, *shape)

@@ -231,7 +231,7 @@ class Recorder:
 
     def forget_rounds(self) -> None:
         """Keep only the set-up: a round's messages are read with it."""
-        self.received = [message for message in self.received if _is(message, Setup)]
+        self.received = [message for message in self.received if is_message(message, Setup)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +254,7 @@ def guesses_from_view(received: Sequence[bytes], owner: str, dimension: int) -> 
             f"the aggregator's view has no message of {owner!r}. Record the round: open_session(..., record=...)."
         )
     rows = [row for reply in replies for part in (reply.receipt, reply.body) for row in stretches(part, dimension)]
-    setups = [decode(message, Setup) for message in received if _is(message, Setup)]
+    setups = [decode(message, Setup) for message in received if is_message(message, Setup)]
     terms = [Terms.from_bytes(decode(setup.roster, RosterMessage).terms) for setup in setups]
     if not terms or not terms[0].sparse:
         return OwnerGuesses(_stacked(rows, dimension), None, 1)
@@ -353,7 +353,7 @@ def _leaves(message: bytes) -> Iterator[tuple[str, bytes]]:
         data = _bytes_of(getattr(found, part.name))
         if data is None or (isinstance(found, Shards) and part.name == "places"):
             continue
-        if _is(data, *_MESSAGES):
+        if is_message(data, *_MESSAGES):
             yield from _leaves(data)
         else:
             yield f"{type(found).__name__}.{part.name}", data
@@ -370,7 +370,8 @@ def _bytes_of(value: Any) -> bytes | None:
     return None
 
 
-def _is(data: bytes, *kinds: type[Message]) -> bool:
+def is_message(data: bytes, *kinds: type[Message]) -> bool:
+    """Tell whether bytes are a message of one of these kinds."""
     try:
         decode(data, *kinds)
     except MessageError:
