@@ -243,9 +243,7 @@ def test_a_plain_update_shows_the_face_and_the_aggregator_does_not(faces, masked
     for seed in range(1, 4):
         if scheme != "masks" or seed > 1:
             evidence = portraits(faces, **QUESTION, scheme=scheme, random_state=seed)
-            assert (
-                evidence.pictures[0].pictures[0] != masked[0].pictures[0].pictures[0]
-            ).any()  # other faces
+            assert (evidence.pictures[0].pictures[0] != masked[0].pictures[0].pictures[0]).any()  # other faces
         found = likeness(evidence)
         if found["aggregator"][0] == "at chance":
             break
