@@ -9,7 +9,7 @@ import pytest
 from blindsight.audit.bundle import AUDIT, MANIFEST, SIGNED, auditor_key, verify_bundle, write_bundle
 from blindsight.audit.checks import Audit, Evidence
 from blindsight.audit.finding import Finding, not_run, rate
-from blindsight.audit.mechanisms import gaussian, laplace, summed_noise
+from blindsight.audit.mechanisms import gaussian, gaussian_run, laplace, summed_noise
 from blindsight.errors import CorruptFileError, InputError
 
 
@@ -20,7 +20,7 @@ def counted():
 
 @pytest.fixture(scope="module")
 def findings():
-    subjects = (laplace(1.0), gaussian(1.0, 1e-6), summed_noise(4.0, 1e-12))
+    subjects = (laplace(1.0), gaussian(1.0, 1e-6), summed_noise(4.0, 1e-12), gaussian_run(1.0, 1e-10))
     return (counted(), not_run("pictures", "no time."), *(one.audit(5000).finding() for one in subjects))
 
 
@@ -46,7 +46,7 @@ def test_a_bundle_tells_what_was_audited_and_by_whom_and_its_figures_follow_from
     assert (manifest["seed"], manifest["effort"], manifest["verdicts"]["not run"]) == (7, 1.0, 1)
     assert {"python", "numpy"} <= set(manifest["versions"])
     assert manifest["machine"]["cores"] >= 1
-    assert found.recomputed == 4  # of five rows one was not run
+    assert found.recomputed == 5  # of six rows one was not run
     assert path.stat().st_mode & 0o077 == (tmp_path / "auditor.key").stat().st_mode & 0o077 == 0
     assert auditor_key(tmp_path / "auditor.key").public == key.public
 
@@ -108,11 +108,14 @@ def test_what_was_altered_is_named(made):
     (artefact / "codes.npz").write_bytes(b"other codes")
     refused("codes.npz changed", artefact=artefact)
 
-    def better(audit, manifest):
-        audit["findings"][0]["measured"]["low"] = 0.4
+    figures = [(0, "low", 0.4), (0, "value", 0.4), (0, "high", 0.6), *((row, "low", 0.1) for row in (2, 3, 4, 5))]
+    for number, name, figure in figures:
 
-    signed_again(path, key, better)
-    refused("does not follow from its outcomes")
+        def better(audit, manifest, number=number, name=name, figure=figure):
+            audit["findings"][number]["measured"][name] = figure
+
+        signed_again(path, key, better)
+        refused("does not follow from its outcomes")
     path.unlink()
     with pytest.raises(InputError, match="not there"):
         verify_bundle(path)

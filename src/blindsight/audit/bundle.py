@@ -11,7 +11,7 @@ import json
 import platform
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from blindsight.audit.checks import Audit
-from blindsight.audit.epsilon import least_mu, loss_limit
+from blindsight.audit.epsilon import gaussian_loss, least_mu, loss_limit
 from blindsight.audit.finding import MEANINGS, rate
-from blindsight.audit.onerun import one_run_p_value
+from blindsight.audit.onerun import largest_epsilon
 from blindsight.crypto.signing import SigningKey, verify
 from blindsight.errors import CorruptFileError, InputError, MessageError
 from blindsight.files import AnyPath, as_path, atomic_writer, sha256_of, storage_errors
@@ -191,32 +191,34 @@ def _check_artefact(path: Path, signed: Mapping[str, str]) -> None:
 
 def _check_figure(path: Path, row: Mapping[str, Any]) -> bool:
     """Compute a figure again from its raw outcomes, where it has some; refuse another."""
-    found = _again(row["measured"] or {}, row["details"])
-    if found is None:
-        return False
-    stated, again = found
-    if abs(stated - again) > _TOLERANCE:
-        raise CorruptFileError(
-            f"in {path} the figure of {row['claim']!r} does not follow from its outcomes: {stated:.6g} is stated, "
-            f"{again:.6g} comes out."
-        )
-    return True
+    measured, details = row["measured"] or {}, row["details"]
+    again = _again(measured, details)
+    for name, figure in again.items():
+        stated = details["mu"] if name == "mu" else measured[name]
+        if abs(stated - figure) > _TOLERANCE:
+            raise CorruptFileError(
+                f"in {path} the figure of {row['claim']!r} does not follow from its outcomes: {stated:.6g} is stated, "
+                f"{figure:.6g} comes out."
+            )
+    return bool(again)
 
 
-def _again(measured: Mapping[str, Any], details: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return a stated figure and the one that follows from the outcomes, if there are some."""
+def _again(measured: Mapping[str, Any], details: Mapping[str, Any]) -> dict[str, float]:
+    """Return the figures that follow from the outcomes, if there are some."""
     if measured.get("counts"):
-        return measured["low"], rate(*measured["counts"], confidence=measured["confidence"]).low
+        found = asdict(rate(*measured["counts"], confidence=measured["confidence"]))
+        return {name: found[name] for name in ("value", "low", "high")}
     if details.keys() >= {"hits", "false_alarms", "evaluated"}:
         counts = (details[name] for name in ("hits", "false_alarms", "evaluated"))
         tail = (1 - details["confidence"]) / 4  # two events, each under two inputs
-        return measured["low"], float(loss_limit(*counts, delta=details["delta"], tail=tail))
+        return {"low": float(loss_limit(*counts, delta=details["delta"], tail=tail))}
     if details.keys() >= {"mu", "errors", "evaluated"}:
-        return details["mu"], least_mu(details["errors"], details["evaluated"], details["confidence"])
-    if details.keys() >= {"canaries", "guesses", "correct"} and measured["low"] > 0:
-        outcomes = {name: details[name] for name in ("canaries", "guesses", "correct", "delta")}
-        return 1 - details["confidence"], one_run_p_value(**outcomes, epsilon=measured["low"])
-    return None
+        mu = least_mu(details["errors"], details["evaluated"], details["confidence"])
+        return {"mu": mu, "low": gaussian_loss(mu, details["delta"])}
+    if details.keys() >= {"canaries", "guesses", "correct"}:
+        outcomes = (details[name] for name in ("canaries", "guesses", "correct", "delta"))
+        return {"low": largest_epsilon(*outcomes, 1 - details["confidence"])}
+    return {}
 
 
 def _json(document: Any) -> bytes:

@@ -156,7 +156,7 @@ class GaussianBound(Bound):
 
     @property
     def most(self) -> float:
-        return _gaussian_loss(least_mu(0, self.evaluated, self.confidence), self.delta)
+        return gaussian_loss(least_mu(0, self.evaluated, self.confidence), self.delta)
 
     @property
     def attack(self) -> str:
@@ -183,7 +183,7 @@ def gaussian_bound(
     evaluated = len(likely) - chosen
     mu = least_mu(errors, evaluated, confidence)
     return GaussianBound(
-        lower=_gaussian_loss(mu, delta),
+        lower=gaussian_loss(mu, delta),
         mu=mu,
         confidence=confidence,
         delta=delta,
@@ -200,7 +200,8 @@ def least_mu(errors: int, evaluated: int, confidence: float) -> float:
     return float(-2 * ndtri(share)) if share < 0.5 else 0.0
 
 
-def _gaussian_loss(mu: float, delta: float) -> float:
+def gaussian_loss(mu: float, delta: float) -> float:
+    """Return the epsilon of mu-GDP at a delta."""
     return gaussian_epsilon(1 / mu, delta) if mu > 0 else 0.0
 
 

@@ -55,7 +55,7 @@ class OneRunBound(Bound):
 
     @property
     def most(self) -> float:
-        return _largest(self.canaries, self.guesses, self.guesses, self.delta, 1 - self.confidence)
+        return largest_epsilon(self.canaries, self.guesses, self.guesses, self.delta, 1 - self.confidence)
 
     @property
     def attack(self) -> str:
@@ -85,7 +85,7 @@ def one_run_bound(coins: ArrayLike, guesses: ArrayLike, *, delta: float, confide
     made = int(np.count_nonzero(said))
     correct = int(np.sum(np.where(truth, said > 0, said < 0)))
     return OneRunBound(
-        lower=_largest(truth.size, made, correct, delta, 1 - confidence),
+        lower=largest_epsilon(truth.size, made, correct, delta, 1 - confidence),
         confidence=confidence,
         delta=delta,
         canaries=truth.size,
@@ -172,7 +172,7 @@ def canaries_needed(epsilon: float, *, confidence: float = CONFIDENCE, delta: fl
     return many
 
 
-def _largest(canaries: int, guesses: int, correct: int, delta: float, wanted: float) -> float:
+def largest_epsilon(canaries: int, guesses: int, correct: int, delta: float, wanted: float) -> float:
     """Return the largest epsilon that so many right guesses rule out, or 0."""
 
     def ruled_out(epsilon: float) -> bool:
