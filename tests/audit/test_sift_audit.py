@@ -16,6 +16,7 @@ from blindsight.audit.sift_audit import (
     DIGITS,
     SiftAudit,
     average_frames,
+    loss_finding,
     plan_sift,
     pool_sifts,
     search_hiding_places,
@@ -25,12 +26,14 @@ from blindsight.data import load, pipeline
 from blindsight.data.dataset import Dataset
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.progress import silent
-from blindsight.sift.attackers import Attacker
+from blindsight.sift.attackers import VIEWS, Attacker
 from blindsight.sift.cheats import Cheat, collinear_pair, low_digits
 from blindsight.sift.fitted import EVIDENCE, VERIFIED, FittedSift, fingerprint, picture_digests
 from blindsight.sift.policy import Policy
 from blindsight.sift.sift import LinearSift, Quantiser, save_sift
 from blindsight.sift.trial import QUICK
+from blindsight.sift.verdict import AttackResult
+from blindsight.sift.verdict import Interval as Ends
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 
@@ -169,6 +172,26 @@ def test_cheats_are_found_where_they_hide(cheat, place):
     assert found.details["standardised"] < found.details[place] - 0.1
 
 
+def test_a_row_shows_the_attack_that_bears_its_verdict(monkeypatch):
+    """One attribute is read better by an estimate on few rows, another one surely; so are two hiding places."""
+    found = LIGHT.verify(*noisy(0), certified=False)
+    words = {"view": "as is", "tuned": False, "limit": 1.0, "mean_precision": 0.5, "positives": 9, "negatives": 9}
+    sure = AttackResult(attribute="sure", attacker="a", balanced_accuracy=0.65, interval=Ends(0.62, 0.68), **words)
+    vague = AttackResult(attribute="vague", attacker="b", balanced_accuracy=0.7, interval=Ends(0.5, 0.9), **words)
+    row = loss_finding(
+        replace(found, results=(vague, sure)), claim="it", source="nobody", proven="nothing", attack="looking"
+    )
+    assert (row.verdict, row.measured.low) == ("leaks", pytest.approx(0.12))
+    assert "of sure" in row.measure
+
+    def by_view(verifier, *given, **named):
+        return replace(found, results=(sure if verifier.attackers[0].view == VIEWS[0] else vague,))
+
+    monkeypatch.setattr(Verifier, "verify", by_view)
+    row = search_hiding_places(*noisy(0), LIGHT, LIGHT.attackers[0], policy="it")
+    assert (row.verdict, row.attack) == ("leaks", f"a: {VIEWS[0]}")
+
+
 def test_without_a_collection_its_labels_or_its_features_nothing_can_be_said(tmp_path, data):
     folder = written(tmp_path, linear({0: 1}), data)
     with pytest.raises(InputError, match="--data"):
@@ -181,6 +204,11 @@ def test_without_a_collection_its_labels_or_its_features_nothing_can_be_said(tmp
 
 
 LIGHT = Verifier([Attacker("logistic", lambda seed: LogisticRegression(class_weight="balanced"))])
+
+
+def noisy(seed, rows=1000):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(rows, 1)), {"male": rng.integers(0, 2, rows).astype(np.int8)}
 
 
 def app(*weights):

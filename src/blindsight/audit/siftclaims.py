@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.audit.finding import Finding, Interval, exactly
-from blindsight.audit.sift_audit import average_frames, loss_finding, pool_sifts
+from blindsight.audit.sift_audit import average_frames, loss_finding, pool_sifts, telling
 from blindsight.data.dataset import Dataset
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import PrivacyError
@@ -150,7 +150,7 @@ def _ppls_finding(verification: Verification) -> Finding:
         f"attribute less than {verification.setting.threshold:g} better than a blind guess",
         source=f"after {PAPER_SOURCE}",
         proven="nothing",
-        attack=f"attackers beyond the paper's five; the best is {verification.best.attacker}",
+        attack=f"attackers beyond the paper's five; the best is {telling(verification).attacker}",
     )
 
 
