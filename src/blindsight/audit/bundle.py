@@ -216,8 +216,8 @@ def _again(measured: Mapping[str, Any], details: Mapping[str, Any]) -> dict[str,
         mu = least_mu(details["errors"], details["evaluated"], details["confidence"])
         return {"mu": mu, "low": gaussian_loss(mu, details["delta"])}
     if details.keys() >= {"canaries", "guesses", "correct"}:
-        outcomes = (details[name] for name in ("canaries", "guesses", "correct", "delta"))
-        return {"low": largest_epsilon(*outcomes, 1 - details["confidence"])}
+        outcomes = {name: details[name] for name in ("canaries", "guesses", "correct", "delta")}
+        return {"low": largest_epsilon(**outcomes, wanted=1 - details["confidence"])}
     return {}
 
 

@@ -37,7 +37,7 @@ member holds a share: the threshold is how many it takes. One fewer, and a unifo
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -99,8 +99,8 @@ class PlayedRound:
             return {party: held[party] for party in chosen if party in held}
 
         key = self.key if KEY_GENERATOR in chosen else None
-        mine = {name: of(getattr(self, name)) for name in ("updates", "views", "secrets")}
-        return replace(self, parties=chosen, key=key, **mine)
+        mine = (of(self.updates), of(self.views), key, of(self.secrets))
+        return PlayedRound(chosen, self.session, self.result, *mine)
 
     @property
     def rest(self) -> tuple[str, ...]:

@@ -255,13 +255,9 @@ COLLUDING = 2
 Finder = Callable[[str], Iterator[Finding]]
 
 
-def attack_scheme(scheme: str, *, noisy: bool = False, progress: Progress = silent) -> tuple[Finding, ...]:
-    """Play every attack that a scheme has to fear; plain sums promise nothing, so there is none on them.
-
-    Sums with noise are not differenced here: what they tell of all rounds together is the epsilon of their plan.
-    """
-    unfit = {"differencing rounds"} if noisy else set()
-    chosen = [(name, attack) for name, schemes, attack in PLAYED if scheme in schemes and name not in unfit]
+def attack_scheme(scheme: str, *, progress: Progress = silent) -> tuple[Finding, ...]:
+    """Play every attack that a scheme has to fear; plain sums promise nothing, so there is none on them."""
+    chosen = [(name, attack) for name, schemes, attack in PLAYED if scheme in schemes]
     found: list[Finding] = []
     for done, (name, attack) in enumerate(chosen):
         progress(name, done, len(chosen))

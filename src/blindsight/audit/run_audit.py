@@ -34,7 +34,7 @@ from blindsight.audit.membership import (
     margin_fit,
 )
 from blindsight.audit.subject import audit_subjects
-from blindsight.crypto.encoding import SlotPacking
+from blindsight.crypto.encoding import FixedPoint, SlotPacking
 from blindsight.crypto.wire import decode
 from blindsight.data import FeaturePipeline, load, pipeline
 from blindsight.data.dataset import Dataset
@@ -56,7 +56,7 @@ from blindsight.statement import PrivacyStatement
 from blindsight.sums.dphe import Shards
 from blindsight.sums.messages import Reply
 from blindsight.sums.noise import NoisePlan
-from blindsight.sums.terms import AGGREGATOR, HIDING_SCHEMES, SPARSE_SCHEMES, Terms
+from blindsight.sums.terms import AGGREGATOR, HIDING_SCHEMES, SPARSE_SCHEMES
 
 _FALSE_ALARM = 0.01
 
@@ -182,27 +182,9 @@ class RebuiltRun:
         return Game(X[known], answers[known], member[known])
 
 
-@dataclass(frozen=True, eq=False)
-class EncodedRound:
-    """The owners' updates of a recorded round, (owners, weights), and its sum, as the integers that were added up."""
-
-    updates: NDArray[np.int64]
-    total: NDArray[np.int64]
-    terms: Terms
-
-    @classmethod
-    def of(cls, recorded: RecordedRound) -> Self:
-        """Encode again what was sent, at the fixed point of classifiers."""
-        members = tuple(recorded.sent)
-        terms = Terms(
-            scheme="plain",
-            run="audit",
-            members=members,
-            dimension=recorded.total.size,
-            fraction_bits=fraction_bits(len(members), LARGEST_WEIGHT),
-        )
-        updates = np.array([terms.integers(update) for update in recorded.sent.values()])
-        return cls(updates, np.rint(recorded.total * 2.0**terms.fraction_bits).astype(np.int64), terms)
+def _fraction_bits(recorded: RecordedRound) -> int:
+    """Return the fixed point at which classifiers of so many owners are added up."""
+    return fraction_bits(len(recorded.sent), LARGEST_WEIGHT)
 
 
 @dataclass(frozen=True)
@@ -236,7 +218,7 @@ def plan_run(folder: Path, *, random_state: int, data: Dataset | None = None, pr
         return Plan(run.name, (*sums, members), statement=run.statement)
     if run.recorded is None:
         return Plan(run.name, (Check("updates and coalitions", 0, _unrecorded), members), statement=run.statement)
-    attack = _RoundAttack(run.recorded, random_state, progress, noisy=run.noise is not None)
+    attack = _RoundAttack(run.recorded, random_state, progress)
     drawing = 4 + seconds_to_learn(run.features)
     checks = [
         Check("the aggregator's recorded view", attack.seconds_to_read, attack.recorded_view),
@@ -304,8 +286,8 @@ def _noisy_sums(noise: tuple[NoisePlan, float], share: float, effort: float) -> 
 class _RoundAttack:
     """Attacks on one recorded round."""
 
-    def __init__(self, recorded: RecordedRound, seed: int, progress: Progress, *, noisy: bool) -> None:
-        self._recorded, self._seed, self._progress, self._noisy = recorded, seed, progress, noisy
+    def __init__(self, recorded: RecordedRound, seed: int, progress: Progress) -> None:
+        self._recorded, self._seed, self._progress = recorded, seed, progress
         self._size = PaillierSize.of(recorded)
 
     @property
@@ -355,10 +337,13 @@ class _RoundAttack:
 
     def singles(self, effort: float) -> Evidence:
         """Look for weights of the sum that one owner alone changed."""
-        recorded, encoded = self._recorded, EncodedRound.of(self._recorded)
-        scattered = recorded.scheme == "block-dphe" and _scattered(encoded.updates, self._block)
+        recorded, bits = self._recorded, _fraction_bits(self._recorded)
+        updates, total = (
+            FixedPoint(bits).encode(numbers) for numbers in (list(recorded.sent.values()), recorded.total)
+        )
+        scattered = recorded.scheme == "block-dphe" and _scattered(updates, self._block)
         least = recorded.minimum_per_position
-        rows = tuple(single_findings(encoded.updates, encoded.total, recorded.scheme, least, scattered=scattered))
+        rows = tuple(single_findings(updates, total, recorded.scheme, least, scattered=scattered))
         if not rows:
             return Evidence((), notes=("no weight of the recorded sum was changed by one owner alone, or by two.",))
         if not self.sparse:  # the theorem is about DPHE; everybody else's sum shows as much, and nobody denies it
@@ -374,14 +359,14 @@ class _RoundAttack:
     @property
     def hostile(self) -> tuple[Check, ...]:
         """Servers and members that lie to parties made for the audit; a plain run promises nothing."""
-        scheme, noisy, progress = self._recorded.scheme, self._noisy, self._progress
+        scheme, progress = self._recorded.scheme, self._progress
         if scheme not in HIDING_SCHEMES:
             return ()
         return (
             Check(
                 "hostile servers and members",
                 0,
-                lambda effort: Evidence(attack_scheme(scheme, noisy=noisy, progress=progress)),
+                lambda effort: Evidence(attack_scheme(scheme, progress=progress)),
                 fixed=1 if scheme == "masks" else 4,
             ),
         )
@@ -399,18 +384,15 @@ class _RoundAttack:
         """The recorded updates in a round between parties made for the audit."""
         recorded, size = self._recorded, self._size
         self._progress("playing the recorded round again", 0, None)
-        fixed_point = EncodedRound.of(recorded).terms.fraction_bits
-        if size is None:
-            return play(recorded.scheme, recorded.sent, fraction_bits=fixed_point)
-        return play(
-            recorded.scheme,
-            recorded.sent,
-            fraction_bits=fixed_point,
-            minimum_per_position=recorded.minimum_per_position,
-            capacity=min(recorded.total.size, size.ciphertexts * self._block),
-            key_bits=size.key_bits,
-            insecure=size.key_bits < 2048,
-        )
+        sparse: dict[str, Any] = {}
+        if size is not None:
+            sparse = {
+                "minimum_per_position": recorded.minimum_per_position,
+                "capacity": min(recorded.total.size, size.ciphertexts * self._block),
+                "key_bits": size.key_bits,
+                "insecure": size.key_bits < 2048,
+            }
+        return play(recorded.scheme, recorded.sent, fraction_bits=_fraction_bits(recorded), **sparse)
 
 
 def _as_it_is(update: Vector) -> Recovery:
