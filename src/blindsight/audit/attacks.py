@@ -26,7 +26,7 @@ from blindsight.audit.finding import WORKS, Finding
 from blindsight.audit.leakage import networks
 from blindsight.audit.leakage.schemes import attack_schemes, leaky_cases
 from blindsight.audit.leakage.study import attack_singles
-from blindsight.audit.siftclaims import HOLES, Hole
+from blindsight.audit.siftclaims import HOLES, Hole, hole
 from blindsight.crypto.wire import decode
 from blindsight.data import load
 from blindsight.data.features import Standardiser
@@ -469,13 +469,13 @@ def _hidden(weak: bool) -> Finding:
 
 @cache
 def _tried(name: str) -> Hole:
-    return HOLES[name](np.random.default_rng(0), 3000)
+    return hole(name, np.random.default_rng(0), 3000)
 
 
 def _hole(name: str, weak: bool) -> Finding:
     """Return the finding about a way around a verdict: under an earlier rule, or under the rule that keeps it in."""
-    hole = _tried(name)
-    return (replace(hole, now=hole.before) if weak else hole).finding()
+    found = _tried(name)
+    return (replace(found, now=found.before) if weak else found).finding()
 
 
 _SIFT, _SERVER, _GRADIENT = "an app that writes its own sift", "the parameter server", "the gradient of a small batch"
@@ -589,16 +589,16 @@ ATTACKS: tuple[Attack, ...] = (
            ("noise of its own for each frame (the statement admits it)", "one release for each person"), _frames, 0.2),
     Attack("hiding places", _SIFT, "nothing is hidden in other units or digits",
            ("the attribute behind the decimal point", "whole numbers"), _hidden, 0.3),
-    *(Attack(name, needs, _VERDICT, ("an earlier rule", repair), partial(_hole, name), seconds)
-      for name, needs, repair, seconds in (
-          ("a release too wide for the rows", f"{_SIFT}, and more data", "a learning curve", 2),
-          ("a sift fitted to answers", "an app that proposes again and again", "one error for all tries", 0.3),
-          ("the difference of two frames", _SIFT, "every frame's label, given the window", 0.4),
-          ("a frame that switches a sift", _SIFT, "the support of the verification rows", 0.1),
-          ("an overflow as a symbol", _SIFT, "a fixed release, counted", 0.1),
-          ("a jackpot symbol", _SIFT, "a bound on how many a symbol gives away", 0.2),
-          ("the XOR of two attributes", _SIFT, "joint attackers", 1.2),
-          ("symbols of few rows, judged by attackers", _SIFT, "certificate or refusal", 0.1),
+    *(Attack(name, needs, _VERDICT, ("an earlier rule", HOLES[name][0]), partial(_hole, name), seconds)
+      for name, needs, seconds in (
+          ("a release too wide for the rows", f"{_SIFT}, and more data", 2),
+          ("a sift fitted to answers", "an app that proposes again and again", 0.3),
+          ("the difference of two frames", _SIFT, 0.4),
+          ("a frame that switches a sift", _SIFT, 0.1),
+          ("an overflow as a symbol", _SIFT, 0.1),
+          ("a jackpot symbol", _SIFT, 0.2),
+          ("the XOR of two attributes", _SIFT, 1.2),
+          ("symbols of few rows, judged by attackers", _SIFT, 0.1),
       )),
 )
 """Every attack, in the order of the rooms that it attacks."""

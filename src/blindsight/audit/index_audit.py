@@ -70,7 +70,7 @@ from blindsight.search.encrypted_query import (
 )
 from blindsight.search.evaluation import Searcher
 from blindsight.search.function import Floats, HashFunction, HashLearner, LinearHash, load_function
-from blindsight.search.gallery import FUNCTION, PRIVATE, Gallery, Mode, Origin, Part, Source, feature_pipeline
+from blindsight.search.gallery import FUNCTION, PRIVATE, Gallery, Mode, Origin, Source, feature_pipeline
 from blindsight.search.hashers import ITQ, KernelHash, squared_distances
 from blindsight.search.index import SymbolIndex
 from blindsight.search.localmode import LocalHasher
@@ -134,23 +134,22 @@ class IndexAudit:
         """The pictures."""
         return self.origin.source.load() if self.given is None else self.given
 
-    def features(self, part: Part) -> Floats:
-        """Return the features of one part of the pictures, in the order of their numbers."""
-        rows = self.origin.rows(self.dataset, part)[1]
+    def features(self, rows: NDArray[np.int64]) -> Floats:
+        """Return the features of these pictures."""
         if not len(rows):
             return np.empty((0, 1), dtype=np.float32)
         pipeline = feature_pipeline(self.gallery.features)
         return extract(self.dataset.take(rows), pipeline, cache=cache_folder(), progress=self.progress)
 
     @cached_property
-    def indexed(self) -> tuple[NDArray[np.int64], Floats]:
-        """Where the indexed pictures that are still there stand in the index, and their features."""
+    def indexed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the indexed pictures that are still there stand in the index, and in the collection."""
         numbers = self.gallery.index.ids
-        mine = self.origin.rows(self.dataset, "indexed")[0]
+        mine, rows = self.origin.rows(self.dataset, "indexed")
         known = np.isin(mine, numbers)
         if not known.any():
             raise InputError(f"no picture of the index is in {self.dataset.name} any more. Build it again.")
-        return np.searchsorted(numbers, mine[known]), self.features("indexed")[known]
+        return np.searchsorted(numbers, mine[known]), rows[known]
 
     @property
     def build_options(self) -> BuildOptions:
@@ -188,7 +187,8 @@ class IndexAudit:
         """Compare what is stored with what is true."""
         hasher, (places, rows) = self.gallery.hasher, self.indexed
         assert isinstance(hasher, LocalHasher)
-        return Evidence((truth_finding(hasher, hasher.true_symbols(rows), _held(self.gallery)[places], STATEMENT),))
+        truth, held = hasher.true_symbols(self.features(rows)), _held(self.gallery)[places]
+        return Evidence((truth_finding(hasher, truth, held, STATEMENT),))
 
     def permanence(self, effort: float) -> Evidence:
         """Build a copy again, twice: the first brings it up to date, the second must change nothing."""
@@ -221,9 +221,8 @@ class IndexAudit:
 
     def linkage(self, effort: float) -> Evidence:
         """Look for pictures in the index by taking them again, a little differently."""
-        places, searcher = self.indexed[0], self.gallery.searcher()[1]
-        numbers, rows = self.origin.rows(self.dataset, "indexed")
-        images = self.dataset.take(rows[np.isin(numbers, self.gallery.index.ids)]).images
+        (places, rows), searcher = self.indexed, self.gallery.searcher()[1]
+        images = self.dataset.take(rows).images
         if images is None:
             raise InputError(f"{self.dataset.name} has no pictures, only features: none can be taken again.")
         linked = link_recaptured(
@@ -241,11 +240,10 @@ class IndexAudit:
 
     def attributes(self, effort: float) -> Evidence:
         """Read the classes of half of the pictures in the index, after learning from the other half."""
-        labels, (places, _) = self.dataset.labels, self.indexed
+        labels, (places, rows) = self.dataset.labels, self.indexed
         if labels is None:
             raise InputError(f"{self.dataset.name} has no classes that could be read in the index.")
-        numbers, rows = self.origin.rows(self.dataset, "indexed")
-        answers = labels[rows[np.isin(numbers, self.gallery.index.ids)]]
+        answers = labels[rows]
         hasher, held = self.gallery.hasher, _held(self.gallery)[places]
         if isinstance(hasher, LocalHasher):
             seen = np.eye(hasher.design_.sets.shape[0], dtype=np.float32)[held]
@@ -259,7 +257,8 @@ class IndexAudit:
         """Ask the hash function, and shadows of it, which pictures it was learned from."""
         function, statement = self.gallery.hasher, self.gallery.statement
         assert isinstance(function, HashFunction)
-        inside, outside = self.indexed[1], self.features("held out")
+        parts = (self.indexed[1], self.origin.rows(self.dataset, "held out")[1])
+        inside, outside = (self.features(rows) for rows in parts)
         if not len(outside):
             raise InputError("no picture was held out of this index to compare with. Build it with --hold-out 100.")
         X = np.concatenate([inside, outside])
@@ -319,7 +318,7 @@ class IndexAudit:
     def anchors(self, effort: float) -> Evidence:
         """Look for the rows that a kernel hash function carries."""
         assert isinstance(self.gallery.hasher, KernelHash)
-        return Evidence((anchors_finding(self.gallery.hasher, self.indexed[1]),))
+        return Evidence((anchors_finding(self.gallery.hasher, self.features(self.indexed[1])),))
 
     def _learner(self, seed: int) -> HashLearner:
         """Return what the function of this index was learned by."""
@@ -568,14 +567,14 @@ def linkage_finding(right: int, pictures: int, entries: int, mode: Mode, epsilon
     source, proven, most = "nobody", "nothing: codes carry no noise", chance
     above: Verdict = "leaks"
     if mode == "central":
-        source, above = "the statement of the index", "as stated"
+        source, above = STATEMENT, "as stated"
         proven = "nothing of the codes, which must stay with the owner"
     below: Verdict = "at chance"
     if mode == "local":
         assert epsilon is not None
         odds = math.exp(min(2 * epsilon, 700.0))
         most = odds / (odds + entries - 1)
-        source, proven = "the statement of the index", f"right in at most {most:.3g} of the cases"
+        source, proven = STATEMENT, f"right in at most {most:.3g} of the cases"
         above, below = "refuted", "not refuted"
     return Finding(
         claim="who has a picture cannot tell which entry of the index it is",
@@ -597,7 +596,7 @@ def uniqueness_finding(codes: NDArray[np.uint8], mode: Mode) -> Finding:
     owner = mode == "central"
     return Finding(
         claim="a code does not give away whose it is",
-        source="the statement of the index" if owner else "nobody",
+        source=STATEMENT if owner else "nobody",
         proven="nothing of the codes, which must stay with the owner" if owner else "nothing: codes carry no noise",
         measure="share of pictures whose code no other picture has",
         measured=rate(alone, len(codes), confidence=CONFIDENCE),
