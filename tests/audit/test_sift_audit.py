@@ -15,13 +15,14 @@ from blindsight.audit.artefacts import audit_artefact, recognise
 from blindsight.audit.sift_audit import (
     DIGITS,
     SiftAudit,
+    _certificate_finding,
     average_frames,
     loss_finding,
     plan_sift,
     pool_sifts,
     search_hiding_places,
 )
-from blindsight.audit.siftclaims import cheat_findings, grey_pixels, parts_of, published_sift_findings
+from blindsight.audit.siftclaims import Hole, cheat_findings, grey_pixels, parts_of, published_sift_findings
 from blindsight.data import load, pipeline
 from blindsight.data.dataset import Dataset
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
@@ -367,3 +368,17 @@ def test_ppls_as_published_meets_stronger_attackers_two_apps_together_and_many_f
     assert frames[0].measured.value > stronger.measured.value - 0.05
     for each in (stronger, pooled, *frames):
         assert each.measured.low <= each.measured.value <= each.measured.high
+
+
+def test_a_way_around_a_verdict_by_which_nothing_is_read_shows_nothing():
+    verdicts = [
+        Hole("it", "a rule", read, True, now).finding().verdict for read in (0.05, 0.5) for now in (False, True)
+    ]
+    assert verdicts == ["undecided", "undecided", "not refuted", "refuted"]
+
+
+def test_a_certificate_beyond_the_threshold_acquits_nobody():
+    symbols = np.random.default_rng(0).integers(0, 2, (1000, 1))
+    for threshold, verdict in ((0.3, "not refuted"), (0.01, "undecided")):
+        found = Verifier(LIGHT.attackers, threshold).verify(symbols, noisy(1)[1], certified=True)
+        assert _certificate_finding(found, 0).verdict == verdict

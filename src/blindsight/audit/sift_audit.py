@@ -248,7 +248,7 @@ def _certificate_finding(found: Verification, number: int) -> Finding:
         proven=certificate.sentence,
         measure=f"upper bound on PrivLoss of {certificate.attribute} from {certificate.symbols} symbols",
         measured=Interval(certificate.estimate, 0.0, certificate.bound, certificate.confidence),
-        verdict="not refuted",
+        verdict="not refuted" if certificate.bound <= allowed else "undecided",
         attack=f"every attacker ({certificate.method})",
         details={
             "within the threshold": certificate.bound <= allowed,

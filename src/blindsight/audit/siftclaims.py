@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.audit.finding import Finding, Interval, exactly
+from blindsight.audit.finding import Finding, Interval, Verdict, exactly
 from blindsight.audit.sift_audit import average_frames, loss_finding, pool_sifts, telling
 from blindsight.data.dataset import Dataset
 from blindsight.data.pixels import PixelFeatures
@@ -151,14 +151,15 @@ class Hole:
     now: bool
 
     def finding(self) -> Finding:
-        """Return the hole as a line of an audit."""
+        """Return the hole as a line of an audit; where there was nothing to read, nothing was tried."""
+        verdict: Verdict = "refuted" if self.now else "not refuted"
         return Finding(
             claim=f"{self.name} is not let out",
             source="this library's platform",
             proven="nothing" if "learning curve" in self.rule else self.rule,
             measure="PrivLoss of whoever made it, if it is let out",
             measured=exactly(self.read if self.now else 0.0),  # of these rows
-            verdict="refuted" if self.now and self.read > _THRESHOLD else "not refuted",
+            verdict=verdict if self.read > _THRESHOLD else "undecided",
             attack=f"{self.name}; kept in by: {self.rule}",
             details={"PrivLoss if it were let out": self.read, "an earlier rule let it out": self.before},
         )
