@@ -59,6 +59,15 @@ def test_a_statement_that_is_silent_about_differences_is_refuted(monkeypatch):
     assert verdicts("masks", "differencing rounds") == ["refuted"]
 
 
+def test_sums_whose_difference_resembles_nobody_read_nothing(monkeypatch):
+    """Of two opposite directions one has a positive cosine with the update that is missing."""
+    for sign in (1, -1):
+        monkeypatch.setattr(
+            hostile.Run, "play", lambda run, turn, *given, sign=sign, **how: sign * turn[0] * np.ones(12)
+        )
+        assert verdicts("masks", "differencing rounds") == ["not refuted"]
+
+
 # Planted defects
 
 

@@ -31,6 +31,7 @@ import numpy as np
 
 from blindsight.audit.collusion import bared, joined
 from blindsight.audit.finding import Finding, Verdict, exactly
+from blindsight.audit.leakage.recovery import cosine
 from blindsight.crypto import bfv as lattice
 from blindsight.crypto import paillier
 from blindsight.crypto.paillier import Ciphertexts
@@ -342,20 +343,18 @@ def differencing_rounds(scheme: str, plan: NoisePlan | None = None) -> Iterator[
     first = learned(model, MEMBERS)
     near = learned(model + 1e-3 * rng.normal(size=DIMENSION), MEMBERS[1:])
     whole, rest = run.play((1, 0), first), run.play((2, 0), near, model=OTHER)
-    left = np.zeros(DIMENSION) if whole is None or rest is None else (whole - rest).astype(np.float64)
-    truth = rows[0].T @ (answers[0] - rows[0] @ model)
-    lengths = float(np.linalg.norm(left) * np.linalg.norm(truth))
+    left = np.zeros(DIMENSION) if whole is None or rest is None else whole - rest
+    alike = round(cosine(left, rows[0].T @ (answers[0] - rows[0] @ model)), 6)
     found = _finding(
         scheme,
         "sums of several rounds tell nothing of one member",
         "differencing rounds of nearly equal models with different contributors",
         f"cosine of the difference of two sums, {'with' if plan else 'without'} noise, with the update of the member "
         "that is missing from one",
-        round(float(left @ truth) / lengths, 6) if lengths else 0.0,
+        alike,
         admitted=_admission(run.terms, "the difference of two rounds"),
     )
-    drowned = plan is not None and found.measured is not None and found.measured.value <= _RESEMBLES
-    yield replace(found, verdict="not refuted") if drowned else found
+    yield found if alike > _RESEMBLES else replace(found, verdict="not refuted")
 
 
 def inconsistent_drop_outs(scheme: str) -> Iterator[Finding]:
