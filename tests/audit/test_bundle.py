@@ -21,7 +21,9 @@ def counted():
 @pytest.fixture(scope="module")
 def findings():
     subjects = (laplace(1.0), gaussian(1.0, 1e-6), summed_noise(4.0, 1e-12), gaussian_run(1.0, 1e-10))
-    return (counted(), not_run("pictures", "no time."), *(one.audit(5000).finding() for one in subjects))
+    audits = [one.audit(5000) for one in (*subjects, laplace(0.25, noise_share=0.25))]  # the last is refuted
+    rows = (*(audit.finding() for audit in audits), audits[-1].self_test(planted=True))
+    return (counted(), not_run("pictures", "no time."), *rows)
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def test_a_bundle_tells_what_was_audited_and_by_whom_and_its_figures_follow_from
     assert (manifest["seed"], manifest["effort"], manifest["verdicts"]["not run"]) == (7, 1.0, 1)
     assert {"python", "numpy"} <= set(manifest["versions"])
     assert manifest["machine"]["cores"] >= 1
-    assert found.recomputed == 5  # of six rows one was not run
+    assert found.recomputed == 7  # of eight rows one was not run
     assert path.stat().st_mode & 0o077 == (tmp_path / "auditor.key").stat().st_mode & 0o077 == 0
     assert auditor_key(tmp_path / "auditor.key").public == key.public
 
@@ -116,6 +118,13 @@ def test_what_was_altered_is_named(made):
 
         signed_again(path, key, better)
         refused("does not follow from its outcomes")
+
+    def acquit(audit, manifest):
+        (refuted,) = (row for row in audit["findings"] if row["verdict"] == "refuted")
+        refuted["verdict"] = "not refuted"
+
+    signed_again(path, key, acquit)
+    refused("does not follow from its figure")
     path.unlink()
     with pytest.raises(InputError, match="not there"):
         verify_bundle(path)

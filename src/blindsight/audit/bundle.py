@@ -23,6 +23,7 @@ from blindsight.audit.checks import Audit
 from blindsight.audit.epsilon import gaussian_loss, least_mu, loss_limit
 from blindsight.audit.finding import MEANINGS, rate
 from blindsight.audit.onerun import largest_epsilon
+from blindsight.audit.subject import AUDITOR
 from blindsight.crypto.signing import SigningKey, verify
 from blindsight.errors import CorruptFileError, InputError, MessageError
 from blindsight.files import AnyPath, as_path, atomic_writer, sha256_of, storage_errors
@@ -190,7 +191,7 @@ def _check_artefact(path: Path, signed: Mapping[str, str]) -> None:
 
 
 def _check_figure(path: Path, row: Mapping[str, Any]) -> bool:
-    """Compute a figure again from its raw outcomes, where it has some; refuse another."""
+    """Compute a figure again from its raw outcomes, where it has some; refuse others, and wrong verdicts on epsilon."""
     measured, details = row["measured"] or {}, row["details"]
     again = _again(measured, details)
     for name, figure in again.items():
@@ -199,6 +200,13 @@ def _check_figure(path: Path, row: Mapping[str, Any]) -> bool:
             raise CorruptFileError(
                 f"in {path} the figure of {row['claim']!r} does not follow from its outcomes: {stated:.6g} is stated, "
                 f"{figure:.6g} comes out."
+            )
+    if "claimed" in details and row["source"] != AUDITOR:
+        beyond = measured["low"] > details["claimed"]
+        if (row["verdict"] == "refuted") != beyond:
+            raise CorruptFileError(
+                f"in {path} the verdict on {row['claim']!r} does not follow from its figure: {measured['low']:.6g} is "
+                f"{'' if beyond else 'not '}beyond {details['claimed']:.6g}, and yet it is {row['verdict']}."
             )
     return bool(again)
 
