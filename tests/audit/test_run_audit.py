@@ -293,6 +293,11 @@ def test_noise_inside_the_sums_is_attacked_and_half_of_it_is_noticed(tmp_path):
     assert planted.verdict == "as stated"
     assert sound in audit.claims
     assert planted not in audit.claims
+    members = audit.sections["membership in the model"].findings
+    epsilon = learner.noise_.epsilon(1e-5)
+    assert all(f"epsilon = {epsilon:g}, delta = 1e-05 per record" in row.claim for row in members)
+    assert {row.verdict for row in members} <= {"not refuted", "at chance"}
+    assert {row.source for row in members} == {"the statement of the run"}
     (tmp_path / "noise.json").write_text("{}")
     with pytest.raises(CorruptFileError, match=r"noise\.json"):
         audited(tmp_path)

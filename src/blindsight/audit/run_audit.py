@@ -409,7 +409,11 @@ def _scattered(updates: NDArray[np.int64], block: int) -> bool:
 
 
 def _members(run: RebuiltRun, effort: float, seed: int) -> Evidence:
-    """Ask the final model, and shadows of it, who was trained on."""
+    """Ask the final model, and shadows of it, who was trained on; noise per record promises how little that shows."""
+    promised: dict[str, Any] = {}
+    if run.noise is not None and run.noise[0].unit == "record":
+        plan, delta = run.noise
+        promised = {"source": "the statement of the run", "epsilon": plan.epsilon(delta), "delta": delta}
     target = f"the model of {run.study.answers[0]}" if run.study.multilabel else "the model"
     return Evidence(
         audit_members(
@@ -420,6 +424,7 @@ def _members(run: RebuiltRun, effort: float, seed: int) -> Evidence:
             effort=effort,
             seed=seed,
             progress=run.progress,
+            **promised,
         )
     )
 
