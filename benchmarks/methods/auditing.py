@@ -159,9 +159,8 @@ def matched(given: SeenGradient, *, seed: int, smoothness: float, iterations: in
     found = match_gradient(
         given.network,
         given.gradient,
+        given.labels,
         shape=given.shape,
-        batch=len(given.labels),
-        labels=given.labels,
         objective="cosine",
         smoothness=smoothness,
         iterations=iterations,

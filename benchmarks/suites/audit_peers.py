@@ -107,7 +107,7 @@ def _zhu_network(classes: int, rng: np.random.Generator) -> Any:
 def _likeness(truth: NDArray[np.float64], pictures: NDArray[np.float64]) -> dict[str, float]:
     if np.shape(pictures) != truth.shape:
         raise InputError(f"an attack gives pictures of shape {truth.shape}; got {np.shape(pictures)}.")
-    cosines = MatchedBatch(pictures, (), 0.0).cosines(truth)
+    cosines = MatchedBatch(pictures, 0.0).cosines(truth)
     return {"cosine": float(cosines.mean())}
 
 

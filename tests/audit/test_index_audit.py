@@ -24,7 +24,7 @@ from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes
 from blindsight.search import gallery as gallery_module
 from blindsight.search.building import BuildOptions, build_gallery, read_origin
-from blindsight.search.encrypted_query import QueryBudget, short_embeddings, told_bits
+from blindsight.search.encrypted_query import EncryptedQuery, QueryBudget, short_embeddings, told_bits
 from blindsight.search.gallery import Gallery, Source, feature_pipeline
 from blindsight.search.index import SymbolIndex
 from blindsight.search.releases import Releases
@@ -201,6 +201,16 @@ def test_encrypted_queries_read_as_many_bits_as_stated(indexes, tmp_path, number
         (finding,) = check.run(1.0).findings
         assert finding.verdict == "as stated"
         assert finding.measured.value == pytest.approx(share)
+
+
+def test_encrypted_queries_that_read_nothing_show_nothing(indexes, tmp_path, monkeypatch):
+    """Half of the bits would be right by luck."""
+    pytest.importorskip("tenseal")
+    folder = shutil.copytree(indexes / "open", tmp_path / "index")
+    QueryBudget(folder).allow(1)
+    monkeypatch.setattr(EncryptedQuery, "distances", lambda self, answer: np.zeros(len(Gallery.load(folder)), np.int64))
+    (check,) = (one for one in plan_index(folder, random_state=0).checks if one.name == "encrypted queries")
+    assert check.run(1.0).findings[0].verdict == "undecided"
 
 
 def test_without_the_owners_table_only_the_mechanism_is_audited(indexes, tmp_path):

@@ -15,6 +15,7 @@ from blindsight.audit.finding import rate
 from blindsight.audit.membership import (
     Game,
     MembershipResult,
+    audit_members,
     code_fit,
     fewest_others,
     findings,
@@ -282,6 +283,23 @@ def test_iterative_quantisation_of_few_rows_shows_which():
     target = game.train(hash_trainer(lambda seed: ITQ(48, random_state=seed)), 0)
     result = loss_threshold(target, game, fprs=(0.01,), confidence=SURE)
     assert findings(result, "ITQ of 70 rows", source="nobody")[-1].verdict == "leaks"
+
+
+def test_rows_of_an_audit_share_their_error():
+    """Nothing was trained on anything: of the rows of an audit together, one in twenty may say otherwise."""
+    rng = np.random.default_rng(0)
+    game = coin_game(rng.normal(size=(1200, 2)), np.zeros(1200), random_state=1)
+    fits = {seed: rng.normal(size=1200) for seed in range(99)}
+    rows = audit_members(
+        lambda X, y: fits[0],
+        game,
+        lambda X, y, seed: lambda X, y: fits[seed % 98 + 1],
+        "it",
+        effort=0.25,
+        seed=0,
+    )
+    assert len(rows) >= 6
+    assert sum(1 - row.measured.confidence for row in rows) <= 0.05 + 1e-9
 
 
 def test_a_private_hash_function_stays_within_its_epsilon():

@@ -17,7 +17,6 @@ from blindsight.audit.papers import audit_papers, glance, thorough
 from blindsight.audit.subject import audit_subjects
 from blindsight.data import load
 from blindsight.errors import InputError, MissingExtraError, PrivacyError
-from blindsight.progress import silent
 from blindsight.rng import seeded_bytes
 
 
@@ -148,9 +147,10 @@ def test_more_time_is_more_runs_and_more_batches(monkeypatch):
     asked = []
     monkeypatch.setattr(papers, "audit_subjects", lambda subjects, runs: asked.append(runs) or ())
     monkeypatch.setattr(papers, "attack_batches", lambda *_, repeats, **__: asked.append(repeats) or ())
+    batches = next(check for check in papers.thorough(None) if "batches" in check.name)
     for effort in (0.25, 4.0):
         papers._epsilons((), effort)
-        papers._batches(0, silent, effort)
+        batches.run(effort)
     assert asked == [25_000, 1, 400_000, 12]
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from blindsight.audit import inversion as drawn
-from blindsight.audit.decoders import ConvolutionalInversion, RidgeInversion
 from blindsight.audit.inversion import (
     SHOWN,
     aggregator_samples,
@@ -196,12 +195,13 @@ def test_bad_input_is_refused_in_one_sentence(scene):
 
 def test_embeddings_get_a_network_where_torch_is_there(monkeypatch):
     embedding, thumbnails = object.__new__(OnnxEmbedding), pipeline("thumbnail")
-    monkeypatch.setattr(drawn, "find_spec", lambda name: name)
-    assert isinstance(drawn.inversion_for(embedding), ConvolutionalInversion)
-    assert isinstance(drawn.inversion_for(thumbnails), RidgeInversion)
-    assert drawn.seconds_to_learn(embedding) > drawn.seconds_to_learn(thumbnails)
-    monkeypatch.setattr(drawn, "find_spec", lambda name: None)
-    assert isinstance(drawn.inversion_for(embedding), RidgeInversion)
+    faces, generator = draw_faces(4), np.random.default_rng(0)
+    monkeypatch.setattr(drawn, "fit_network", lambda *given, **named: "network")
+    monkeypatch.setattr(drawn, "fit_linear", lambda *given, **named: ("linear", None))
+    for there, expected in (("torch", ["network", "linear"]), (None, ["linear", "linear"])):
+        monkeypatch.setattr(drawn, "find_spec", lambda name, there=there: there)
+        assert [drawn.learn_decoder(one, [], faces, generator) for one in (embedding, thumbnails)] == expected
+        assert (drawn.seconds_to_learn(embedding) > drawn.seconds_to_learn(thumbnails)) == (there is not None)
 
 
 QUESTION = {"public": "smiling", "private": "male"}
@@ -250,7 +250,7 @@ def test_a_plain_update_shows_the_face_and_the_aggregator_does_not(faces, masked
     for seed in range(1, 4):
         if scheme != "masks" or seed > 1:
             evidence = portraits(faces, **QUESTION, scheme=scheme, random_state=seed)
-            assert (evidence.pictures[0].original != masked[0].pictures[0].original).any()  # other seeds, other faces
+            assert (evidence.pictures[0].pictures[0] != masked[0].pictures[0].pictures[0]).any()  # other faces
         found = likeness(evidence)
         if found["aggregator"][0] == "at chance":
             break
@@ -278,7 +278,7 @@ def test_rows_are_pictures_of_persons_with_one_probe_each_that_are_in_the_galler
     assert len(evidence.pictures) == SHOWN
     for row in evidence.pictures:
         assert row.pictures.shape == (4, *faces.images.shape[1:])
-        assert any((row.original == image).all() for image in faces.images)
+        assert any((row.pictures[0] == image).all() for image in faces.images)
         assert row.similarity[0] > row.blind
     assert {found.details["view"] for found in evidence.findings} == {"plain", "aggregator", "sift"}
     assert len(np.unique(probes.persons)) == len(probes) == 12

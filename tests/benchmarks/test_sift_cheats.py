@@ -9,7 +9,7 @@ from benchmarks.methods import sifts
 from benchmarks.results import Result
 from benchmarks.suites import sift_cheats
 from benchmarks.suites.sift_cheats import BENCHMARK, CHEATS, verdict
-from blindsight.audit.siftclaims import HOLES
+from blindsight.audit.siftclaims import hole
 from tests.benchmarks.conftest import tables
 
 
@@ -43,7 +43,7 @@ def test_it_runs_to_the_end_and_every_cheat_meets_its_fate(tmp_path):
 
 
 def test_a_way_around_a_verdict_is_closed():
-    jackpot = HOLES["a jackpot symbol"](np.random.default_rng(0), 1000)
+    jackpot = hole("a jackpot symbol", np.random.default_rng(0), 1000)
     problem = sift_cheats.tasks(Settings(quick=True))[-1].pose(0)
     assert problem.score((jackpot,)) == {
         f"{jackpot.name}/{k}": v for k, v in (("read", 0.5), ("before", 1), ("now", 0))

@@ -26,7 +26,7 @@ def finding(claim, verdict="refuted", interval=SURE):
 
 def row(*similarity):
     shades = [np.full((6, 6, 3), shade, dtype=np.uint8) for shade in (10, 20, 30, 40)]
-    return PictureRow(*shades, similarity=(similarity[0], similarity[1], similarity[2]), blind=0.3)
+    return PictureRow(np.stack(shades), similarity=(similarity[0], similarity[1], similarity[2]), blind=0.3)
 
 
 SECTIONS = {

@@ -26,7 +26,7 @@ from blindsight.audit.finding import WORKS, Finding
 from blindsight.audit.leakage import networks
 from blindsight.audit.leakage.schemes import attack_schemes, leaky_cases
 from blindsight.audit.leakage.study import attack_singles
-from blindsight.audit.siftclaims import HOLES, Hole
+from blindsight.audit.siftclaims import HOLES, Hole, hole
 from blindsight.crypto.wire import decode
 from blindsight.data import load
 from blindsight.data.features import Standardiser
@@ -480,336 +480,143 @@ def _hidden(weak: bool) -> Finding:
 
 @cache
 def _tried(name: str) -> Hole:
-    return HOLES[name](np.random.default_rng(0), 3000)
+    return hole(name, np.random.default_rng(0), 3000)
 
 
 def _hole(name: str, weak: bool) -> Finding:
     """Return the finding about a way around a verdict: under an earlier rule, or under the rule that keeps it in."""
-    hole = _tried(name)
-    return (replace(hole, now=hole.before) if weak else hole).finding()
+    found = _tried(name)
+    return (replace(found, now=found.before) if weak else found).finding()
 
 
-_SMALL = " and gradients of almost nothing"
 _SIFT, _SERVER = "an app that writes its own sift", "the parameter server"
-_MEMBERS, _QUIET = "who was trained on stays unknown", ("selective sharing without noise", "noise, epsilon 1")
+_MEMBERS, _CLASSES = "who was trained on stays unknown", "who has which classes stays unknown"
+_COPIES, _HIDDEN = "a member cannot make the sum out of what others sent", "what is private is not read"
+_VERDICT = "what is private is read at most the threshold better than by a blind guess"
+_QUIET, _FISHING = ("selective sharing without noise", "noise, epsilon 1"), "which hands out thresholds"
+_OVERFITTED = ("a classifier with fewer rows than dimensions", "one that never saw the rows")
 
+# fmt: off
 ATTACKS: tuple[Attack, ...] = (
-    Attack(
-        "neighbouring inputs",
-        "running the mechanism many times on two inputs",
-        "a claimed epsilon",
-        ("Laplace noise of half the scale", "the whole scale"),
-        _audited(lambda weak: mechanisms.laplace(1.0, noise_share=0.5 if weak else 1.0), 20_000),
-        0.1,
-    ),
-    Attack(
-        "canaries in one run",
-        "one run with records whose presence a coin decides",
-        "a claimed epsilon",
-        ("PHashing as published, at epsilon 1", "local mode at epsilon 1"),
-        _audited(lambda weak: (mechanisms.phashing_run if weak else mechanisms.local_release_run)(1.0), 5000),
-        0.3,
-    ),
-    Attack(
-        "Gaussian trade-off",
-        "running a mechanism whose noise is Gaussian on two inputs",
-        "a claimed epsilon and delta",
-        ("sums with 70% of their noise", "all of it"),
-        _audited(lambda weak: mechanisms.summed_noise(4.0, 1e-6, noise_share=0.7 if weak else 1.0), 20_000),
-        0.8,
-    ),
-    Attack(
-        "loss threshold",
-        "the model, and the row in question",
-        _MEMBERS,
-        ("a nearest-neighbour model", "a classifier that never saw the rows"),
-        _members("loss threshold"),
-        0.5,
-    ),
-    *(
-        Attack(
-            name,
-            f"the model, the row, and data for {few}shadow models",
-            _MEMBERS,
-            ("a classifier with fewer rows than dimensions", "one that never saw the rows"),
-            _members(attack),
-            0.4,
-        )
-        for name, few, attack in (
-            ("likelihood ratio (LiRA)", "", "likelihood ratio"),
-            ("relative likelihood (RMIA)", "few ", "RMIA"),
-        )
-    ),
-    *(
-        Attack(name, needs, breaks, _QUIET, trial, 0.4)
-        for name, needs, breaks, trial in (
-            ("classes in uploads", _SERVER, "who has which classes stays unknown", _uploads("class_finding")),
-            (
-                "fishing for classes",
-                f"{_SERVER}, which makes the network sure of one class",
-                "who has which classes stays unknown",
-                _uploads("class_finding", chosen=True),
-            ),
-            ("members of batches", _SERVER, "which photos are in a batch stays unknown", _uploads("member_findings")),
-            ("photos in rows of a layer", _SERVER, "photos stay unseen", _uploads("photo_finding", batch=1)),
-            *(
-                (
-                    f"photos in rounded steps, {optimiser}",
-                    f"{_SERVER}, and first uploads of one step on one photo",
-                    "photos stay unseen",
-                    _uploads("photo_finding", batch=1, optimiser=optimiser),
-                )
-                for optimiser in ("adam", "rmsprop")
-            ),
-            *(
-                (
-                    f"fishing for photos, {optimiser}",
-                    f"{_SERVER}, which hands out thresholds{tiny}",
-                    "photos stay unseen",
-                    _uploads("photo_finding", chosen=True, optimiser=optimiser),
-                )
-                for optimiser, tiny in (
-                    ("sgd", ""),
-                    ("adam", " and tiny gradients"),
-                    ("rmsprop", " and tiny gradients"),
-                )
-            ),
-        )
-    ),
-    Attack(
-        "a sample from one step",
-        "an update, and the usual learning rates",
-        "an update does not show what was learned from",
-        ("a plain update (nobody denies it)", "what the aggregator of masks receives"),
-        _one_step,
-        0.1,
-    ),
-    *(
-        Attack(
-            name,
-            f"the {what} of a small batch, and the network",
-            f"a {what} does not show its pictures",
-            (f"{part} of one picture of {side}x{side}", "clipped, with Gaussian noise"),
-            _matched(side, objective),
-            1.5,
-        )
-        for name, side, objective, what, part in (
-            ("gradient matching", 8, "squares", "gradient", "the gradient"),
-            ("gradient matching with a prior", 32, "cosine", "gradient", "a tenth of the gradient"),
-            ("gradient matching by signs", 8, "signs", "first step of Adam", "the signs of the gradient"),
-        )
-    ),
-    Attack(
-        "weights of single owners",
-        "the sum",
-        "nobody reads from the sum what one owner changed",
-        ("minimum_per_position = 1, as published", "minimum_per_position = 3"),
-        _singles,
-        0.4,
-    ),
-    Attack(
-        "pictures from updates",
-        "the aggregator's view, and public pictures",
-        "nobody draws a face from what an aggregator receives",
-        ("a plain update", "what the aggregator of masks receives"),
-        lambda weak: _views()["plain" if weak else "aggregator"],
-        0.9,
-    ),
-    Attack(
-        "coalitions",
-        "the aggregator with members or the key generator",
-        "too few members and the aggregator read nothing of another",
-        ("masks between members are forgotten", "the real masks"),
-        _coalition,
-        0.1,
-    ),
-    Attack(
-        "differencing attempts",
-        "the server, or the network",
-        "one sum is opened of what members learned from one model",
-        ("a key generator that forgets what it opened", "the real one"),
-        _hostile("differencing attempts", "dphe", without_memory),
-        0.3,
-    ),
-    Attack(
-        "differencing rounds",
-        "the server, and two rounds of nearly equal models",
-        "sums of several rounds tell nothing of one member",
-        ("sums without noise (the statement admits it)", "noise inside the sums, epsilon 1"),
-        _differenced_rounds,
-        0.1,
-    ),
-    Attack(
-        "inconsistent drop-out sets",
-        "the server with two of five members",
-        "masks open no sum of fewer than two others",
-        ("a threshold just above half", "the real threshold"),
-        _hostile("inconsistent drop-out sets", "masks", low_threshold),
-        0.1,
-    ),
-    Attack(
-        "keys of the aggregator's own",
-        "the server alone",
-        "masks hide an update from an aggregator that lies",
-        ("keys whose signatures nobody compares", "compared"),
-        _hostile("keys of the aggregator's own", "masks", unsigned_keys),
-        0.1,
-    ),
-    Attack(
-        "chosen ciphertexts",
-        "the server",
-        "nothing is opened but the checked sum",
-        ("a key generator without its check of the sum", "with it"),
-        _hostile("chosen ciphertexts", "bfv", without_lattice_check),
-        1.5,
-    ),
-    Attack(
-        "refusals as an oracle",
-        "the server",
-        "what fails uses up its round",
-        ("a key generator whose refusals cost nothing", "the real one"),
-        _hostile("chosen ciphertexts", "bfv", patient, row=1),
-        1.5,
-    ),
-    Attack(
-        "malleable copies",
-        "a member that is shown what the others sent",
-        "a member cannot make the sum out of what others sent",
-        ("DPHE without its tags", "with them"),
-        _hostile("malleable copies", "dphe", without_tags),
-        0.3,
-    ),
-    Attack(
-        "malleable copies, of a member with the server",
-        "a member and the server",
-        "a member cannot make the sum out of what others sent",
-        ("DPHE (its statement admits it)", "masks"),
-        _copies_with_the_server,
-        0.2,
-    ),
-    Attack(
-        "a model of its own for each member",
-        "the server, which hands dead weights to all but one",
-        "members contribute to one sum from one model only",
-        ("calls that are not bound to the model", "the real calls"),
-        _hostile("a model of its own for each member", "masks", unbound_model),
-        0.1,
-    ),
-    Attack(
-        "one member ends the run",
-        "a member that signs garbage",
-        "what does not fit is refused for that member alone",
-        ("a server that raises what nobody catches", "the real one"),
-        _hostile("one member ends the run", "masks", fragile),
-        0.2,
-    ),
-    Attack(
-        "forged contributor counts",
-        "a member",
-        "what two members sent is not opened where three must have",
-        ("counts that nobody compares with senders", "compared"),
-        _hostile("forged contributor counts", "dphe", uncompared_counts),
-        0.5,
-    ),
-    Attack(
-        "training that fails on data",
-        "a server that chooses the weights",
-        "failures of selective sharing tell nothing of a photo",
-        ("failures as they happen", "noise outside training"),
-        _failing,
-        0.1,
-    ),
-    Attack(
-        "stored releases",
-        "the owner's pictures, and the index",
-        "every stored release carries its noise",
-        ("true symbols in the index", "releases of the mechanism"),
-        _stored,
-        0.4,
-    ),
-    Attack(
-        "attributes in an index",
-        "the index, and the classes of some of its pictures",
-        "an epsilon bounds how often the class of a picture is told",
-        ("symbols without noise", "noise, epsilon 0.1"),
-        _attribute,
-        0.1,
-    ),
-    Attack(
-        "building again",
-        "two versions of an index",
-        "noise does not average out",
-        ("releases that are drawn again", "releases that are kept"),
-        _index_check("building again", plant=drawn_again),
-        0.1,
-    ),
-    Attack(
-        "public bytes",
-        "the public files of neighbouring folders",
-        "what is published depends on a picture through its release alone",
-        ("a file that counts equal pictures", "the real files"),
-        _index_check("public bytes", plant=counting_copies),
-        0.5,
-    ),
-    Attack(
-        "a picture taken again",
-        "the index, and another capture of a picture",
-        "who has a picture cannot tell which entry it is",
-        ("an open index", "a local one, epsilon 2"),
-        _index_check("finding a picture taken again", "open"),
-        0.1,
-    ),
-    Attack(
-        "anchors of a hash function",
-        "the hash function",
-        "a hash function does not hold the pictures it was learned from",
-        ("anchors that are training rows", "anchors from public rows"),
-        _anchors,
-        0.1,
-    ),
-    Attack(
-        "apps that pool their sifts",
-        "two apps with sifts of one picture",
-        "what is private is not read",
-        ("two sifts whose difference shows it (their statements admit it)", "two sifts of noise"),
-        _pooled,
-        0.1,
-    ),
-    Attack(
-        "several frames of a person",
-        "an app with ten frames of a person",
-        "what is private is not read",
-        ("noise of its own for each frame (the statement admits it)", "one release for each person"),
-        _frames,
-        0.2,
-    ),
-    Attack(
-        "hiding places",
-        _SIFT,
-        "nothing is hidden in other units or digits",
-        ("the attribute behind the decimal point", "whole numbers"),
-        _hidden,
-        0.3,
-    ),
-    *(
-        Attack(
-            name,
-            needs,
-            "what is private is read at most the threshold better than by a blind guess",
-            ("an earlier rule", repair),
-            partial(_hole, name),
-            seconds,
-        )
-        for name, needs, repair, seconds in (
-            ("a release too wide for the rows", f"{_SIFT}, and more data", "a learning curve", 2),
-            ("a sift fitted to answers", "an app that proposes again and again", "one error for all tries", 0.3),
-            ("the difference of two frames", _SIFT, "every frame's label, given the window", 0.4),
-            ("a frame that switches a sift", _SIFT, "the support of the verification rows", 0.1),
-            ("an overflow as a symbol", _SIFT, "a fixed release, counted", 0.1),
-            ("a jackpot symbol", _SIFT, "a bound on how many a symbol gives away", 0.2),
-            ("the XOR of two attributes", _SIFT, "joint attackers", 1.2),
-            ("symbols of few rows, judged by attackers", _SIFT, "certificate or refusal", 0.1),
-        )
-    ),
+    Attack("neighbouring inputs", "running the mechanism many times on two inputs", "a claimed epsilon",
+           ("Laplace noise of half the scale", "the whole scale"),
+           _audited(lambda weak: mechanisms.laplace(1.0, noise_share=0.5 if weak else 1.0), 20_000), 0.1),
+    Attack("canaries in one run", "one run with records whose presence a coin decides", "a claimed epsilon",
+           ("PHashing as published, at epsilon 1", "local mode at epsilon 1"),
+           _audited(lambda weak: (mechanisms.phashing_run if weak else mechanisms.local_release_run)(1.0), 5000), 0.3),
+    Attack("Gaussian trade-off", "running a mechanism whose noise is Gaussian on two inputs",
+           "a claimed epsilon and delta", ("sums with 70% of their noise", "all of it"),
+           _audited(lambda weak: mechanisms.summed_noise(4.0, 1e-6, noise_share=0.7 if weak else 1.0), 20_000), 0.8),
+    Attack("loss threshold", "the model, and the row in question", _MEMBERS,
+           ("a nearest-neighbour model", "a classifier that never saw the rows"), _members("loss threshold"), 0.5),
+    Attack("likelihood ratio (LiRA)", "the model, the row, and data for shadow models", _MEMBERS, _OVERFITTED,
+           _members("likelihood ratio"), 0.4),
+    Attack("relative likelihood (RMIA)", "the model, the row, and data for few shadow models", _MEMBERS, _OVERFITTED,
+           _members("RMIA"), 0.4),
+    Attack("classes in uploads", _SERVER, _CLASSES, _QUIET, _uploads("class_finding"), 0.4),
+    Attack("fishing for classes", f"{_SERVER}, which makes the network sure of one class", _CLASSES, _QUIET,
+           _uploads("class_finding", chosen=True), 0.4),
+    Attack("members of batches", _SERVER, "which photos are in a batch stays unknown", _QUIET,
+           _uploads("member_findings"), 0.4),
+    Attack("photos in rows of a layer", _SERVER, "photos stay unseen", _QUIET, _uploads("photo_finding", batch=1), 0.4),
+    *(Attack(f"photos in rounded steps, {name}", f"{_SERVER}, and first uploads of one step on one photo",
+             "photos stay unseen", _QUIET, _uploads("photo_finding", batch=1, optimiser=name), 0.4)
+      for name in ("adam", "rmsprop")),
+    *(Attack(f"fishing for photos, {name}", f"{_SERVER}, {_FISHING}{tiny}", "photos stay unseen", _QUIET,
+             _uploads("photo_finding", chosen=True, optimiser=name), 0.4)
+      for name, tiny in (("sgd", ""), ("adam", " and tiny gradients"), ("rmsprop", " and tiny gradients"))),
+    Attack("a sample from one step", "an update, and the usual learning rates",
+           "an update does not show what was learned from",
+           ("a plain update (nobody denies it)", "what the aggregator of masks receives"), _one_step, 0.1),
+    *(Attack(name, f"the {what} of a small batch, and the network", f"a {what} does not show its pictures",
+             (f"{part} of one picture of {side}x{side}", "clipped, with Gaussian noise"),
+             _matched(side, objective), 1.5)
+      for name, side, objective, what, part in (
+          ("gradient matching", 8, "squares", "gradient", "the gradient"),
+          ("gradient matching with a prior", 32, "cosine", "gradient", "a tenth of the gradient"),
+          ("gradient matching by signs", 8, "signs", "first step of Adam", "the signs of the gradient"))),
+    Attack("weights of single owners", "the sum", "nobody reads from the sum what one owner changed",
+           ("minimum_per_position = 1, as published", "minimum_per_position = 3"), _singles, 0.4),
+    Attack("pictures from updates", "the aggregator's view, and public pictures",
+           "nobody draws a face from what an aggregator receives",
+           ("a plain update", "what the aggregator of masks receives"),
+           lambda weak: _views()["plain" if weak else "aggregator"], 0.9),
+    Attack("coalitions", "the aggregator with members or the key generator",
+           "too few members and the aggregator read nothing of another",
+           ("masks between members are forgotten", "the real masks"), _coalition, 0.1),
+    Attack("differencing attempts", "the server, or the network",
+           "one sum is opened of what members learned from one model",
+           ("a key generator that forgets what it opened", "the real one"),
+           _hostile("differencing attempts", "dphe", without_memory), 0.3),
+    Attack("differencing rounds", "the server, and two rounds of nearly equal models",
+           "sums of several rounds tell nothing of one member",
+           ("sums without noise (the statement admits it)", "noise inside the sums, epsilon 1"),
+           _differenced_rounds, 0.1),
+    Attack("inconsistent drop-out sets", "the server with two of five members",
+           "masks open no sum of fewer than two others", ("a threshold just above half", "the real threshold"),
+           _hostile("inconsistent drop-out sets", "masks", low_threshold), 0.1),
+    Attack("keys of the aggregator's own", "the server alone", "masks hide an update from an aggregator that lies",
+           ("keys whose signatures nobody compares", "compared"),
+           _hostile("keys of the aggregator's own", "masks", unsigned_keys), 0.1),
+    Attack("chosen ciphertexts", "the server", "nothing is opened but the checked sum",
+           ("a key generator without its check of the sum", "with it"),
+           _hostile("chosen ciphertexts", "bfv", without_lattice_check), 1.5),
+    Attack("refusals as an oracle", "the server", "what fails uses up its round",
+           ("a key generator whose refusals cost nothing", "the real one"),
+           _hostile("chosen ciphertexts", "bfv", patient, row=1), 1.5),
+    Attack("malleable copies", "a member that is shown what the others sent", _COPIES,
+           ("DPHE without its tags", "with them"), _hostile("malleable copies", "dphe", without_tags), 0.3),
+    Attack("malleable copies, of a member with the server", "a member and the server", _COPIES,
+           ("DPHE (its statement admits it)", "masks"), _copies_with_the_server, 0.2),
+    Attack("a model of its own for each member", "the server, which hands dead weights to all but one",
+           "members contribute to one sum from one model only",
+           ("calls that are not bound to the model", "the real calls"),
+           _hostile("a model of its own for each member", "masks", unbound_model), 0.1),
+    Attack("one member ends the run", "a member that signs garbage",
+           "what does not fit is refused for that member alone",
+           ("a server that raises what nobody catches", "the real one"),
+           _hostile("one member ends the run", "masks", fragile), 0.2),
+    Attack("forged contributor counts", "a member", "what two members sent is not opened where three must have",
+           ("counts that nobody compares with senders", "compared"),
+           _hostile("forged contributor counts", "dphe", uncompared_counts), 0.5),
+    Attack("training that fails on data", "a server that chooses the weights",
+           "failures of selective sharing tell nothing of a photo",
+           ("failures as they happen", "noise outside training"), _failing, 0.1),
+    Attack("stored releases", "the owner's pictures, and the index", "every stored release carries its noise",
+           ("true symbols in the index", "releases of the mechanism"), _stored, 0.4),
+    Attack("attributes in an index", "the index, and the classes of some of its pictures",
+           "an epsilon bounds how often the class of a picture is told",
+           ("symbols without noise", "noise, epsilon 0.1"), _attribute, 0.1),
+    Attack("building again", "two versions of an index", "noise does not average out",
+           ("releases that are drawn again", "releases that are kept"),
+           _index_check("building again", plant=drawn_again), 0.1),
+    Attack("public bytes", "the public files of neighbouring folders",
+           "what is published depends on a picture through its release alone",
+           ("a file that counts equal pictures", "the real files"),
+           _index_check("public bytes", plant=counting_copies), 0.5),
+    Attack("a picture taken again", "the index, and another capture of a picture",
+           "who has a picture cannot tell which entry it is", ("an open index", "a local one, epsilon 2"),
+           _index_check("finding a picture taken again", "open"), 0.1),
+    Attack("anchors of a hash function", "the hash function",
+           "a hash function does not hold the pictures it was learned from",
+           ("anchors that are training rows", "anchors from public rows"), _anchors, 0.1),
+    Attack("apps that pool their sifts", "two apps with sifts of one picture", _HIDDEN,
+           ("two sifts whose difference shows it (their statements admit it)", "two sifts of noise"), _pooled, 0.1),
+    Attack("several frames of a person", "an app with ten frames of a person", _HIDDEN,
+           ("noise of its own for each frame (the statement admits it)", "one release for each person"), _frames, 0.2),
+    Attack("hiding places", _SIFT, "nothing is hidden in other units or digits",
+           ("the attribute behind the decimal point", "whole numbers"), _hidden, 0.3),
+    *(Attack(name, needs, _VERDICT, ("an earlier rule", HOLES[name][0]), partial(_hole, name), seconds)
+      for name, needs, seconds in (
+          ("a release too wide for the rows", f"{_SIFT}, and more data", 2),
+          ("a sift fitted to answers", "an app that proposes again and again", 0.3),
+          ("the difference of two frames", _SIFT, 0.4),
+          ("a frame that switches a sift", _SIFT, 0.1),
+          ("an overflow as a symbol", _SIFT, 0.1),
+          ("a jackpot symbol", _SIFT, 0.2),
+          ("the XOR of two attributes", _SIFT, 1.2),
+          ("symbols of few rows, judged by attackers", _SIFT, 0.1),
+      )),
 )
 """Every attack, in the order of the rooms that it attacks."""
+# fmt: on

@@ -25,7 +25,7 @@ from typing import Any
 from blindsight.audit.checks import Audit
 from blindsight.audit.epsilon import gaussian_loss, least_mu, loss_limit
 from blindsight.audit.finding import MEANINGS, rate
-from blindsight.audit.onerun import one_run_p_value
+from blindsight.audit.onerun import largest_epsilon
 from blindsight.crypto.signing import SigningKey, verify
 from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
 from blindsight.files import AnyPath, as_path, atomic_writer, sha256_of, storage_errors
@@ -277,9 +277,9 @@ def _again(measured: Mapping[str, Any], details: Mapping[str, Any]) -> list[tupl
     if details.keys() >= {"mu", "errors", "evaluated"}:
         mu = least_mu(details["errors"], details["evaluated"], details["confidence"])
         return [(value, low), (details["mu"], mu), (low, gaussian_loss(mu, details["delta"]))]
-    if details.keys() >= {"canaries", "guesses", "correct"} and low > 0:
+    if details.keys() >= {"canaries", "guesses", "correct"}:
         outcomes = {name: details[name] for name in ("canaries", "guesses", "correct", "delta")}
-        return [(value, low), (1 - details["confidence"], one_run_p_value(**outcomes, epsilon=low))]
+        return [(value, low), (low, largest_epsilon(**outcomes, wanted=1 - details["confidence"]))]
     return []
 
 

@@ -13,12 +13,12 @@ the statement says it would read gives the verdict *as stated*. One that reads w
 *refutes* it, and one that reads nothing does *not refute* it. Ciphertexts and masked uploads are compared with the
 updates: what tells more of them than chance *refutes* the statement.
 
-*A round* of real messages is played between parties made for the audit. A party holds what it received, set-up
-included, and what it drew itself: its update, and the secrets that never leave it. A `Coalition` hands out what its
-parties hold and nothing else. What the key generator *sent* it knows as well: with it come all set-up messages. Runs of
-real parties cannot be audited so, because nobody records their secrets; play their updates again (`learn.recording`
-keeps them). *Every coalition* has the sum, less what its own members put into it (`from_sum`). Where one member is
-left, that is its update; where several are, the best guess is an equal share of it.
+*A round* of real messages is played between parties made for the audit (`play`). A party holds what it received,
+set-up included, and what it drew itself: its update, and the secrets that never leave it. A coalition is the
+`PlayedRound` of what its parties hold, and nothing else. What the key generator *sent* it knows as well: with it come
+all set-up messages. Runs of real parties cannot be audited so, because nobody records their secrets; play their updates
+again (`learn.recording` keeps them). *Every coalition* has the sum, less what its own members put into it (`from_sum`).
+Where one member is left, that is its update; where several are, the best guess is an equal share of it.
 
 *DPHE: aggregator and one member.* The aggregator undoes every phi^(n), any member knows phi: together they read which
 blocks each member sent, padding included. A block that the victim did not send is zero. One that nobody else outside
@@ -37,23 +37,22 @@ member holds a share: the threshold is how many it takes. One fewer, and a unifo
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.audit.finding import Finding, Verdict, exactly, rate
-from blindsight.audit.leakage.recovery import RECOVERED, ChanceTest, signs_test
-from blindsight.audit.leakage.schemes import author, differences, owner_payloads
+from blindsight.audit.leakage.recovery import ChanceTest, cosine, signs_test
+from blindsight.audit.leakage.schemes import author, differences, is_message, owner_payloads
 from blindsight.crypto import bfv, paillier
 from blindsight.crypto.bfv import SecretKey
 from blindsight.crypto.paillier import PrivateKey
 from blindsight.crypto.shamir import Reconstruction
 from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import decode
-from blindsight.errors import InputError, MessageError, UnknownNameError
+from blindsight.errors import UnknownNameError
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.statement import PrivacyStatement
@@ -67,42 +66,51 @@ from blindsight.sums.session import RoundResult, Session
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SCHEMES, SPARSE_SCHEMES, Integers, Terms, threshold
 
 Mask = NDArray[np.bool_]
-Views = Mapping[str, tuple[bytes, ...]]
+T = TypeVar("T", bound=np.generic)
 
 ROUND = 0
+TURN = ROUND, 0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Coalition:
-    """What its parties hold together; `session` stands for what everybody knows: terms, public keys, the statement.
+class PlayedRound:
+    """What `parties` of one round hold together: at first all of them, hence the truth about every member.
 
-    `secrets` are what members of it drew and were handed in a masked round.
+    `updates` are encoded, `views` are what each party received, `secrets` what members drew and were handed in a masked
+    round. `session` and `result` are what everybody knows: terms, public keys, the statement, the sum.
     """
 
     parties: tuple[str, ...]
     session: Session
     result: RoundResult
     updates: Mapping[str, Integers]
+    views: Mapping[str, list[bytes]]
     key: PrivateKey | SecretKey | None
     secrets: Mapping[str, RoundSecrets]
-    _views: Views
-    _issued: tuple[bytes, ...]
+
+    def pool(self, parties: Iterable[str]) -> "PlayedRound":
+        """Return what a coalition of these parties holds."""
+        chosen = tuple(dict.fromkeys(parties))
+        for party in chosen:
+            if party not in self.parties:
+                raise UnknownNameError("party", party, self.parties)
+
+        def of(held: Mapping[str, Any]) -> dict[str, Any]:
+            return {party: held[party] for party in chosen if party in held}
+
+        key = self.key if KEY_GENERATOR in chosen else None
+        mine = (of(self.updates), of(self.views), key, of(self.secrets))
+        return PlayedRound(chosen, self.session, self.result, *mine)
 
     @property
     def rest(self) -> tuple[str, ...]:
         """Who is in the sum and not in the coalition."""
         return tuple(member for member in self.result.contributors if member not in self.parties)
 
-    def messages(self, party: str) -> tuple[bytes, ...]:
-        """Return everything that a party of the coalition received."""
-        if party not in self.parties:
-            raise InputError(f"{party!r} is not in the coalition of {', '.join(self.parties)}.")
-        return self._views.get(party, ())
-
     def replies(self, step: str = CONTRIBUTE) -> dict[str, bytes]:
         """Return the bodies of the members' replies to a step, which the aggregator received."""
         found: dict[str, bytes] = {}
-        for message in self.messages(AGGREGATOR):
+        for message in self.views[AGGREGATOR]:
             member = author(message)
             if member is not None:
                 reply = decode(message, Reply)
@@ -110,69 +118,13 @@ class Coalition:
                     found[member] = reply.body
         return found
 
-    @cached_property
-    def shared_secret(self) -> bytes:
-        """The secret behind DPHE's phi, which members and key generator know."""
-        for message in (*self._issued, *(item for member in self.updates for item in self.messages(member))):
-            if (setup := _setup(message)) is not None and setup.shared:
-                return setup.shared
-        raise InputError(f"nobody in the coalition of {', '.join(self.parties)} knows the members' permutation.")
-
-    @property
-    def aggregator_setup(self) -> Setup:
-        """The secrets behind DPHE's phi^(n), which the aggregator knows."""
-        return next(setup for setup in map(_setup, self.messages(AGGREGATOR)) if setup is not None)
+    def setups(self, *parties: str) -> list[Setup]:
+        """Return what these parties were given at set-up."""
+        return [decode(one, Setup) for party in parties for one in self.views[party] if is_message(one, Setup)]
 
 
-def _setup(message: bytes) -> Setup | None:
-    try:
-        return decode(message, Setup)
-    except MessageError:
-        return None
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class PlayedRound:
-    """One round: the truth about every member (`updates`, encoded), and what everybody received and drew."""
-
-    session: Session
-    result: RoundResult
-    updates: Mapping[str, Integers]
-    views: Views
-    key: PrivateKey | SecretKey | None
-    secrets: Mapping[str, RoundSecrets]
-
-    def pool(self, parties: Iterable[str]) -> Coalition:
-        """Return what these parties hold together."""
-        chosen, known = tuple(dict.fromkeys(parties)), (*self.session.terms.members, AGGREGATOR, KEY_GENERATOR)
-        for party in chosen:
-            if party not in known:
-                raise UnknownNameError("party", party, known)
-        with_generator = KEY_GENERATOR in chosen
-        return Coalition(
-            parties=chosen,
-            session=self.session,
-            result=self.result,
-            updates={member: self.updates[member] for member in chosen if member in self.updates},
-            key=self.key if with_generator else None,
-            secrets={member: self.secrets[member] for member in chosen if member in self.secrets},
-            _views={party: self.views.get(party, ()) for party in chosen},
-            _issued=tuple(message for view in self.views.values() for message in view[:1]) if with_generator else (),
-        )
-
-
-def play(
-    scheme: str,
-    updates: Mapping[str, ArrayLike],
-    *,
-    fraction_bits: int = 20,
-    slot_bits: int = 32,
-    minimum_per_position: int = 1,
-    capacity: int | None = None,
-    key_bits: int = 3072,
-    insecure: bool = False,
-) -> PlayedRound:
-    """Play one round of a scheme with these members' updates and keep all of it; see `sums.open_session`.
+def play(scheme: str, updates: Mapping[str, ArrayLike], *, fraction_bits: int = 20, **options: Any) -> PlayedRound:
+    """Play one round of a scheme with these members' updates and keep all of it; `options` are those of `Terms`.
 
     All secrets are drawn for this round and protect nobody: the updates are the caller's own.
     """
@@ -180,27 +132,15 @@ def play(
         raise UnknownNameError("aggregation scheme", scheme, SCHEMES)
     vectors = {member: np.asarray(update, dtype=np.float64) for member, update in updates.items()}
     dimension = max((vector.size for vector in vectors.values()), default=0)
-    sparse: dict[str, Any] = {"minimum_per_position": minimum_per_position}
     if scheme in SPARSE_SCHEMES:
-        sparse |= {
-            "capacity": -(-dimension // 10) if capacity is None else capacity,
-            "key_bits": key_bits,
-            "insecure": insecure,
-        }
-    terms = Terms(
-        scheme=scheme,
-        run="audit",
-        members=tuple(vectors),
-        dimension=dimension,
-        fraction_bits=fraction_bits,
-        slot_bits=slot_bits,
-        **sparse,
-    )
+        options = {"capacity": -(-dimension // 10)} | options
+    fixed: dict[str, Any] = {"run": "audit", "dimension": dimension, "fraction_bits": fraction_bits}
+    terms = Terms(scheme=scheme, members=tuple(vectors), **fixed, **options)
     views: defaultdict[str, list[bytes]] = defaultdict(list)
     secrets: dict[str, RoundSecrets] = {}
     key: PrivateKey | SecretKey | None = None
     if terms.sparse:
-        key = paillier.generate_keys(key_bits, insecure=insecure)
+        key = paillier.generate_keys(terms.key_bits, insecure=terms.insecure)
     elif scheme == "bfv":
         key = bfv.generate_keys(max_sum=terms.max_integer * len(terms.members))
 
@@ -211,31 +151,25 @@ def play(
 
     session = Session(terms, record=lambda party, message: views[party].append(message), transit=transit, key=key)
     result = session.round(vectors, ROUND)
+    views[KEY_GENERATOR] += [view[0] for view in views.values() if view]  # what it sent
     truth = {member: terms.integers(vector) for member, vector in vectors.items()}
-    return PlayedRound(session, result, truth, {party: tuple(view) for party, view in views.items()}, key, secrets)
+    parties = (*terms.members, AGGREGATOR, KEY_GENERATOR)
+    return PlayedRound(parties, session, result, truth, dict(views), key, secrets)
 
 
-@dataclass(frozen=True, eq=False)
-class Account:
+class Account(NamedTuple):
     """A coalition's account of one member's update, weight by weight.
 
     `update` is its best guess (as encoded integers, fractions where it shares out a sum), `known` marks the weights it
     is certain of, `possible` those that may be other than zero, as far as it can tell.
     """
 
-    parties: tuple[str, ...]
-    victim: str
     update: NDArray[np.float64]
     known: Mask
     possible: Mask
 
-    def __repr__(self) -> str:
-        who = ", ".join(self.parties)
-        return f"Account({who} about {self.victim}: {int(self.known.sum())} of {self.known.size} weights)"
 
-
-@dataclass(frozen=True, eq=False)
-class Held:
+class Held(NamedTuple):
     """What a coalition holds of one member's update where it should be worth nothing: guesses, a row each.
 
     They are of the update, or of how it differs from that of the member they are taken `less`.
@@ -244,20 +178,16 @@ class Held:
     rows: NDArray[np.float64]
     less: str | None = None
 
-    def __repr__(self) -> str:
-        return f"<Held: {len(self.rows)} guesses, hidden>"
-
 
 @dataclass(frozen=True)
 class Gain:
-    """A recovery beside the truth, counted in `positions`: weights, or blocks where they share a ciphertext.
+    """A coalition's account compared with the truth, in `positions`: weights, or blocks where they share a ciphertext.
 
     Of the positions that the victim `changed`, the weights of `read` are known to the coalition. It cannot rule out
     `named` positions, of which `right` were changed. `wrong` counts what it was certain of and is not so. `cosine` is
     that of guess and truth, `alone` that of the best guess of its parties if they did not talk to each other.
     """
 
-    parties: tuple[str, ...]
     victim: str
     positions: int
     changed: int
@@ -279,17 +209,14 @@ class Gain:
         return _overlap(self.named * self.changed / self.positions, self.named, self.changed)
 
 
-def from_sum(coalition: Coalition, victim: str) -> Account:
+def from_sum(coalition: PlayedRound, victim: str) -> Account:
     """Return what the sum tells about a member in it, after its parties have subtracted their own part."""
-    if victim not in coalition.rest:
-        raise InputError(f"{victim!r} is in the coalition, or not in the sum: there is nothing to find out.")
     left, released = left_of_sum(coalition)
-    alone = coalition.rest == (victim,)
-    known = released if alone else np.zeros_like(released)
-    return Account(coalition.parties, victim, left / len(coalition.rest), known, (left != 0) | ~released)
+    known = released if coalition.rest == (victim,) else np.zeros_like(released)
+    return Account(left / len(coalition.rest), known, (left != 0) | ~released)
 
 
-def left_of_sum(coalition: Coalition) -> tuple[Integers, Mask]:
+def left_of_sum(coalition: PlayedRound) -> tuple[Integers, Mask]:
     """Return the sum of everybody else's weights, and which of them were released: members know, others do not."""
     released = np.ones(coalition.result.total.size, dtype=np.bool_)
     if coalition.updates:
@@ -300,42 +227,24 @@ def left_of_sum(coalition: Coalition) -> tuple[Integers, Mask]:
     return left, released
 
 
-def gain(played: PlayedRound, recovery: Account) -> Gain:
-    """Compare a recovery with the truth."""
-    truth, block = played.updates[recovery.victim], played.session.block
+def gain(played: PlayedRound, parties: Sequence[str], victim: str, account: Account) -> Gain:
+    """Compare an account with the truth."""
+    truth, block = played.updates[victim], played.session.block
     changed: Mask = np.any(_by_block(truth != 0, block), axis=1)
-    possible: Mask = np.any(_by_block(recovery.possible, block), axis=1)
-    same = recovery.update == truth
-    read = changed & _by_block(recovery.known & same, block, fill=True).all(axis=1)
-    guesses = [played.pool([party]) for party in recovery.parties]
-    alone = [_cosine(left_of_sum(one)[0], truth) for one in guesses]
+    possible: Mask = np.any(_by_block(account.possible, block), axis=1)
+    same = account.update == truth
+    read = changed & _by_block(account.known & same, block, fill=True).all(axis=1)
     return Gain(
-        parties=recovery.parties,
-        victim=recovery.victim,
+        victim=victim,
         positions=len(changed),
         changed=int(changed.sum()),
         read=int(read.sum()),
         named=int(possible.sum()),
         right=int((possible & changed).sum()),
-        wrong=int((recovery.known & ~same).sum() + (~recovery.possible & (truth != 0)).sum()),
-        cosine=_cosine(recovery.update, truth),
-        alone=max(alone),
+        wrong=int((account.known & ~same).sum() + (~account.possible & (truth != 0)).sum()),
+        cosine=cosine(account.update, truth),
+        alone=max(cosine(left_of_sum(played.pool([party]))[0], truth) for party in parties),
     )
-
-
-def held_test(
-    played: PlayedRound, held: Held, victim: str, *, generator: np.random.Generator, false_alarm: float
-) -> ChanceTest | None:
-    """Test what a coalition holds against the truth; if it is uniform, or a ciphertext, either sign is as likely.
-
-    None if there is nothing to find out: the truth is zero, or nothing that is held is as long as it.
-    """
-    truth = played.updates[victim].astype(np.float64)
-    if held.less is not None:
-        truth = truth - played.updates[held.less]
-    if not truth.any() or not len(held.rows):
-        return None
-    return signs_test(held.rows, truth, generator=generator, false_alarm=false_alarm)
 
 
 def _by_block(marks: Mask, block: int, *, fill: bool = False) -> Mask:
@@ -345,44 +254,16 @@ def _by_block(marks: Mask, block: int, *, fill: bool = False) -> Mask:
     return rows.reshape(-1, block)
 
 
-def _cosine(guess: NDArray[Any], truth: Integers) -> float:
-    a, b = guess.astype(np.float64), truth.astype(np.float64)
-    lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b) / lengths if lengths else 0.0
-
-
 def _overlap(common: float, left: int, right: int) -> float:
     return common / (left + right - common) if left + right else 1.0
-
-
-T = TypeVar("T", bound=np.generic)
-
-TURN = ROUND, 0
-
-Kind = Literal[
-    "all members but one",
-    "aggregator and key generator",
-    "aggregator and one member",
-    "aggregator and as many members as the threshold",
-    "aggregator and one member fewer than the threshold",
-]
-
-_ADMITTED: dict[Kind, tuple[str, ...]] = {
-    "all members but one": ("members but one read", "every member's update, and all"),
-    "aggregator and key generator": ("with anyone who has a contribution",),
-    "aggregator and one member": ("no collusion of the aggregator with a member",),
-    "aggregator and as many members as the threshold": ("fewer than t = ",),
-    "aggregator and one member fewer than the threshold": (),
-}
-"""The words by which a statement admits that a coalition reads something."""
 
 
 # Sparse schemes
 
 
-def sparse_with_a_member(coalition: Coalition, victim: str) -> Account:
+def sparse_with_a_member(coalition: PlayedRound, victim: str) -> Account:
     """Return what the aggregator and members of a sparse round learn about another one, from places and sum."""
-    terms, guess = _sparse(coalition), from_sum(coalition, victim)
+    terms, guess = coalition.session.terms, from_sum(coalition, victim)
     sent = {member: np.zeros(terms.blocks, dtype=np.bool_) for member in terms.members}
     for member, blocks, _ in _plain_shards(coalition):
         sent[member][blocks] = True
@@ -392,55 +273,42 @@ def sparse_with_a_member(coalition: Coalition, victim: str) -> Account:
     alone = _weights(senders == 1, terms) & released
     update = np.where(mine, left / np.maximum(_weights(senders, terms), 1), 0.0)
     known = ~mine | alone | guess.known
-    return Account(coalition.parties, victim, update, known, mine & ~(known & (update == 0)))
+    return Account(update, known, mine & ~(known & (update == 0)))
 
 
-def sparse_all_but_one(coalition: Coalition, victim: str) -> Account:
+def sparse_all_but_one(coalition: PlayedRound, victim: str) -> Account:
     """Return what all other members learn about one, from the sum and from what of it was withheld."""
-    terms, found = _sparse(coalition), from_sum(coalition, victim)
+    terms, found = coalition.session.terms, from_sum(coalition, victim)
     if not terms.counting:
         return found
-    changes = [_changed(own, terms) for own in coalition.updates.values()]
+    changes = [_by_block(own != 0, terms.slots).any(axis=1) for own in coalition.updates.values()]
     missing_one = np.sum(changes, axis=0, dtype=np.int64) == terms.minimum_per_position - 1
     zero = _weights(missing_one, terms) & ~left_of_sum(coalition)[1]
-    return replace(found, known=found.known | zero, possible=found.possible & ~zero)
+    return found._replace(known=found.known | zero, possible=found.possible & ~zero)
 
 
-def sparse_with_the_key(coalition: Coalition, victim: str) -> Account:
+def sparse_with_the_key(coalition: PlayedRound, victim: str) -> Account:
     """Return a member's update, decrypted from what the aggregator received."""
-    terms, key = _sparse(coalition), coalition.key
-    if not isinstance(key, PrivateKey):
-        raise InputError(f"nobody in the coalition of {', '.join(coalition.parties)} can decrypt.")
+    terms, key = coalition.session.terms, coalition.key
+    assert isinstance(key, PrivateKey)
     rows = np.zeros((terms.blocks, terms.slots), dtype=np.int64)
     for member, blocks, shards in _plain_shards(coalition):
         if member == victim:
             numbers = [number for ciphertexts in shards.ciphertexts for number in key.decrypt(ciphertexts)]
             slots = terms.packing.unpack(numbers, blocks.size * terms.packing.slots)
             np.add.at(rows, blocks, slots.reshape(blocks.size, -1)[:, : terms.slots])
-    return _certain(coalition, victim, rows.ravel()[: terms.dimension])
+    return _certain(rows.ravel()[: terms.dimension])
 
 
-def _plain_shards(coalition: Coalition) -> Iterator[tuple[str, Integers, CheckedShards]]:
+def _plain_shards(coalition: PlayedRound) -> Iterator[tuple[str, Integers, CheckedShards]]:
     """Yield every contribution, and its blocks in plain order: phi^(n) is undone by one party, phi by another."""
     roster = coalition.session.aggregator.roster
-    adder = SparseAdder(roster, coalition.aggregator_setup, TURN, Resources())
-    phi = Permutations(roster).shared(coalition.shared_secret, ROUND)
+    adder = SparseAdder(roster, coalition.setups(AGGREGATOR)[0], TURN, Resources())
+    (secret,) = {setup.shared for setup in coalition.setups(*coalition.views) if setup.shared}
+    phi = Permutations(roster).shared(secret, ROUND)
     for member, body in coalition.replies().items():
         shards = adder.check(CONTRIBUTE, member, Reply(b"", body))
         yield member, phi.backward(np.concatenate(shards.places)), shards
-
-
-def _sparse(coalition: Coalition) -> Terms:
-    if not coalition.session.terms.sparse:
-        raise InputError(f"only dphe and block-dphe permute what they send; got {coalition.session.scheme!r}.")
-    return coalition.session.terms
-
-
-def _changed(integers: Integers, terms: Terms) -> Mask:
-    """Return which blocks an update changes."""
-    rows = np.zeros(terms.blocks * terms.slots, dtype=np.int64)
-    rows[: integers.size] = integers
-    return np.asarray(np.any(rows.reshape(terms.blocks, terms.slots), axis=1))
 
 
 def _weights(blocks: NDArray[T], terms: Terms) -> NDArray[T]:
@@ -448,61 +316,46 @@ def _weights(blocks: NDArray[T], terms: Terms) -> NDArray[T]:
     return np.asarray(np.repeat(blocks, terms.slots)[: terms.dimension])
 
 
-def _certain(coalition: Coalition, victim: str, update: Integers) -> Account:
-    known = np.ones(update.size, dtype=np.bool_)
-    return Account(coalition.parties, victim, update.astype(np.float64), known, update != 0)
+def _certain(update: Integers) -> Account:
+    return Account(update.astype(np.float64), np.ones(update.size, dtype=np.bool_), update != 0)
 
 
 # BFV
 
 
-def lattice_with_the_key(coalition: Coalition, victim: str) -> Account:
+def lattice_with_the_key(coalition: PlayedRound, victim: str) -> Account:
     """Return a member's update, decrypted with the key generator's key from what the aggregator received."""
     key = coalition.key
-    if not isinstance(key, SecretKey):
-        raise InputError(f"nobody in the coalition of {', '.join(coalition.parties)} can decrypt lattice ciphertexts.")
+    assert isinstance(key, SecretKey)
     update = key.decrypt(key.public.read_vector(coalition.replies()[victim]))
-    return _certain(coalition, victim, update[: coalition.session.terms.dimension])
+    return _certain(update[: coalition.session.terms.dimension])
 
 
-def lattice_with_a_member(coalition: Coalition, victim: str) -> Held:
+def lattice_with_a_member(coalition: PlayedRound, victim: str) -> Held:
     """Return how a member's ciphertexts differ from those of another one outside the coalition, read as numbers."""
     other = next(member for member in coalition.rest if member != victim)
-    received = coalition.messages(AGGREGATOR)
-    mine, others = (owner_payloads(received, member) for member in (victim, other))
+    mine, others = (owner_payloads(coalition.views[AGGREGATOR], member) for member in (victim, other))
     return Held(differences(mine, others, coalition.session.terms.dimension), other)
 
 
 # Masks
 
 
-@dataclass(frozen=True, eq=False)
-class Stripped:
-    """An upload without the masks that a coalition can lift; `worn` are the members whose masks it still wears."""
-
-    integers: Integers
-    worn: tuple[str, ...]
-
-
-def masked_with_members(coalition: Coalition, victim: str) -> Account:
+def masked_with_members(coalition: PlayedRound, victim: str) -> Account:
     """Return a member's update, which enough members and the aggregator strip bare."""
-    stripped = stripped_upload(coalition, victim)
-    if stripped.worn:
-        raise InputError(f"{len(coalition.updates)} members are too few to strip the upload of {victim!r}.")
-    return _certain(coalition, victim, stripped.integers)
+    return _certain(stripped_upload(coalition, victim)[0])
 
 
-def masked_with_too_few(coalition: Coalition, victim: str) -> Held:
+def masked_with_too_few(coalition: PlayedRound, victim: str) -> Held:
     """Return what is left of a member's upload when too few have lifted what they can; uniform, if masks are."""
-    return Held(stripped_upload(coalition, victim).integers[None].astype(np.float64))
+    return Held(stripped_upload(coalition, victim)[0][None].astype(np.float64))
 
 
-def stripped_upload(coalition: Coalition, victim: str) -> Stripped:
-    """Lift every mask of a member's upload that aggregator and members can lift together."""
-    if coalition.session.scheme != "masks":
-        raise InputError(f"only masks have masks to lift; got {coalition.session.scheme!r}.")
-    if not coalition.secrets:
-        raise InputError("masks are lifted by the aggregator with members; there is no member in the coalition.")
+def stripped_upload(coalition: PlayedRound, victim: str) -> tuple[Integers, tuple[str, ...]]:
+    """Lift every mask of a member's upload that aggregator and members can lift together.
+
+    Return what is left of it, and the members whose masks it still wears.
+    """
     terms, roster = coalition.session.terms, coalition.session.aggregator.roster
     group = next(names for names in terms.groups(ROUND) if victim in names)
     told = next(kept for kept in coalition.secrets.values() if victim in kept.owners)
@@ -525,7 +378,7 @@ def stripped_upload(coalition: Coalition, victim: str) -> Stripped:
             pairs[other] = agree(coalition.secrets[other].mask, peers.keys[victim].mask_key)
     assert seed is not None  # the aggregator had enough shares of it: it has opened the sum
     bare = bared(roster, TURN, coalition.replies()[victim], victim, seed, pairs)
-    return Stripped(bare, tuple(name for name in told.owners if name != victim and name not in pairs))
+    return bare, tuple(name for name in told.owners if name != victim and name not in pairs)
 
 
 def joined(peers: Peers, shares: Mapping[str, bytes]) -> bytes | None:
@@ -544,6 +397,23 @@ def bared(roster: Roster, turn: Turn, upload: bytes, victim: str, seed: bytes, p
 
 
 # Every coalition of a scheme
+
+Kind = Literal[
+    "all members but one",
+    "aggregator and key generator",
+    "aggregator and one member",
+    "aggregator and as many members as the threshold",
+    "aggregator and one member fewer than the threshold",
+]
+
+_ADMITTED: dict[Kind, tuple[str, ...]] = {
+    "all members but one": ("members but one read", "every member's update, and all"),
+    "aggregator and key generator": ("with anyone who has a contribution",),
+    "aggregator and one member": ("no collusion of the aggregator with a member",),
+    "aggregator and as many members as the threshold": ("fewer than t = ",),
+    "aggregator and one member fewer than the threshold": (),
+}
+"""The words by which a statement admits that a coalition reads something."""
 
 
 @dataclass(frozen=True)
@@ -576,20 +446,22 @@ def attack_round(
         progress("coalitions", done, len(plans))
         gains, tests = list[Gain](), list[ChanceTest]()
         for victim in members:
-            found = attack(played.pool(helpers(victim)), victim)
-            if isinstance(found, Held):
-                rate = false_alarm / len(members)
-                test = held_test(played, found, victim, generator=generator, false_alarm=rate)
-                tests += [] if test is None else [test]
-            else:
-                gains.append(gain(played, found))
+            coalition = played.pool(helpers(victim))
+            found = attack(coalition, victim)
+            if isinstance(found, Account):
+                gains.append(gain(played, coalition.parties, victim, found))
+                continue
+            truth = played.updates[victim] - (0 if found.less is None else played.updates[found.less])
+            if truth.any() and len(found.rows):  # else there is nothing to find out
+                alarm = false_alarm / len(members)
+                tests.append(signs_test(found.rows, truth.astype(np.float64), generator=generator, false_alarm=alarm))
         admitted = _admission(statement, kind)
         results.append(CoalitionResult(kind, played.session.scheme, admitted, tuple(gains), tuple(tests)))
     progress("coalitions", len(plans), len(plans))
     return tuple(results)
 
 
-Plan = tuple[Kind, Callable[[str], list[str]], Callable[[Coalition, str], Account | Held]]
+Plan = tuple[Kind, Callable[[str], list[str]], Callable[[PlayedRound, str], Account | Held]]
 
 
 def _plans(played: PlayedRound) -> Iterator[Plan]:
@@ -638,8 +510,9 @@ def _admission(statement: PrivacyStatement, kind: Kind) -> str | None:
 
 
 def _weights_finding(result: CoalitionResult, confidence: float) -> Finding:
-    read, changed = (sum(getattr(one, name) for one in result.gains) for name in ("read", "changed"))
-    verdict: Verdict = "not refuted"
+    """Count what is read; of a coalition that is certain of what is not so, the attack has failed, not the claim."""
+    read, changed, wrong = (sum(getattr(one, name) for one in result.gains) for name in ("read", "changed", "wrong"))
+    verdict: Verdict = "undecided" if wrong else "not refuted"
     if read:
         verdict = "refuted" if result.admitted is None else "as stated"
     return Finding(
@@ -655,16 +528,15 @@ def _weights_finding(result: CoalitionResult, confidence: float) -> Finding:
 
 
 def _held_finding(result: CoalitionResult) -> Finding:
-    worst = min(result.tests, key=lambda test: (test.p_value, -test.score))
-    known = any(test.score >= RECOVERED for test in result.tests)  # is no luck, however few its weights
+    worst = min(result.tests, key=lambda test: (test.found_nothing, test.p_value, -test.score))
     return Finding(
         claim=f"{result.scheme}: nobody but a member knows its update",
         source="its statement",
         proven="masks and ciphertexts tell nothing of what they hide",
         measure="|cosine| of what is left in their hands with a member's update, at worst of "
         f"{len(result.tests)} members (chance exceeds {worst.threshold:.2f} in {worst.false_alarm:.2%} of the cases)",
-        measured=exactly(worst.score),
-        verdict="at chance" if worst.at_chance and not known else "refuted",
+        measured=exactly(worst.score),  # of this round: nothing to be unsure of
+        verdict="at chance" if worst.found_nothing else "refuted",
         attack=result.kind,
         details={"victims": len(result.tests), "p_value": worst.p_value, "false_alarm": worst.false_alarm},
     )

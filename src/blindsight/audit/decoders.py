@@ -1,6 +1,4 @@
-"""Decoders of features: the interface, structural similarity, by ridge regression and by a small network.
-
-What every inversion is: something that learns from public pictures and their features, then turns features back.
+"""Decoders of features, learned from public pictures by ridge regression and a small network; structural similarity.
 
 A `Decoder` is frozen: it can only be applied. Whatever it shows comes from its input and from public pictures, never
 from the owner of the features; a decoder that gets nothing useful shows an average public picture.
@@ -47,18 +45,14 @@ four convolutions, adds what they say and spreads the cells out again (sub-pixel
 sees pictures only, so it works for features of any kind and pictures of any size, and needs few public pictures:
 trained straight from embedding to pixels, the same budget gave a worse picture than the linear decoder alone.
 
-It learns from pictures that the linear decoder makes of persons it was not fitted to (`fit_and_leave_out`): those of
-its own training rows are sharper than any that it will show later. The loss is the mean absolute error plus
-1 - SSIM over uniform windows (of 8 x 8 pixels, every 4), since a squared error would blur again what is uncertain.
-
-Needs the extra `deep`. The same `random_state` gives the same decoder on the same machine.
+It learns from pictures that the linear decoder makes of persons it was not fitted to: those of its own training rows
+are sharper than any that it will show later. The loss is the mean absolute error plus 1 - SSIM over uniform windows (of
+8 x 8 pixels, every 4), since a squared error would blur again what is uncertain.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -68,7 +62,6 @@ from scipy.ndimage import correlate1d
 from blindsight.data.dataset import check_images
 from blindsight.errors import InputError
 from blindsight.extras import Module, Tensor, load_torch, seeded
-from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.validation import check_features
 
@@ -83,26 +76,37 @@ LARGEST = 1e12
 
 
 @dataclass(frozen=True, eq=False)
-class Decoder(ABC):
-    """From `dimension` numbers back to a picture of `shape` (height, width, 3)."""
+class Decoder:
+    """picture = pixels(x) * contrast(x) + brightness(x), where all three are read from (x - centre) matrix + offset.
 
-    dimension: int
+    The contrast stays between those of the public pictures, whatever the features are. A `module` redraws the picture.
+    """
+
     shape: tuple[int, int, int]
-
-    @abstractmethod
-    def paint(self, rows: Floats) -> Floats:
-        """Return the pictures of checked rows as numbers in [0, 255], (n, height, width, 3)."""
+    centre: Floats
+    matrix: Floats
+    offset: Floats
+    contrasts: tuple[float, float]
+    module: Module | None = field(default=None, repr=False)
 
     def decode(self, features: ArrayLike) -> Pictures:
         """Return one picture per row of features, uint8 (n, height, width, 3)."""
-        pictures: Pictures = np.rint(self.paint(check_rows(features, self.dimension))).astype(np.uint8)
+        rows = check_rows(features, self.centre.size)
+        drafts = self.paint(np.matmul(rows - self.centre, self.matrix) + self.offset)
+        if self.module is not None:
+            with load_torch().inference_mode():
+                for start in range(0, len(drafts), _ROWS):
+                    better = _redrawn(self.module, _tensor(drafts[start : start + _ROWS]))
+                    drafts[start : start + _ROWS] = (better.clamp(0, 1) * 255).permute(0, 2, 3, 1).numpy()
+        pictures: Pictures = np.rint(drafts).astype(np.uint8)
         return pictures
 
-
-class Inversion(Protocol):
-    """A way to learn a decoder."""
-
-    def fit(self, features: ArrayLike, images: Pictures, persons: ArrayLike | None = None) -> Decoder: ...
+    def paint(self, targets: Floats) -> Floats:
+        """Return the pictures that predicted targets stand for, as numbers in [0, 255]."""
+        contrast = np.exp(np.clip(targets[:, -1:], *np.log(self.contrasts)))
+        pixels = targets[:, :-_NUMBERS] * contrast + 255 * targets[:, -_NUMBERS:-1]
+        painted: Floats = np.clip(pixels, 0, 255).reshape(len(targets), *self.shape)
+        return painted
 
 
 def check_rows(features: ArrayLike, dimension: int | None = None) -> Floats:
@@ -111,17 +115,6 @@ def check_rows(features: ArrayLike, dimension: int | None = None) -> Floats:
     if not (np.abs(floats) <= LARGEST).all():
         raise InputError(f"features must be within +-{LARGEST:g}. Remove, repair or rescale those rows.")
     return floats
-
-
-def check_pairs(features: ArrayLike, images: Pictures) -> Floats:
-    """Return the features to learn from, checked to belong to these pictures."""
-    check_images(images, least=1)
-    rows = check_rows(features)
-    if len(rows) != len(images):
-        raise InputError(f"every public picture needs its features; got {len(images)} pictures, {len(rows)} rows.")
-    if len(rows) < 2:
-        raise InputError(f"a decoder is learned from 2 public pictures or more; got {len(rows)}.")
-    return rows
 
 
 WINDOW = 11
@@ -198,67 +191,30 @@ Groups = Sequence[NDArray[np.int64]]
 """Rows that are left out together."""
 
 
-@dataclass(frozen=True, eq=False)
-class LinearDecoder(Decoder):
-    """picture = shape(x) * contrast(x) + brightness(x), where all three are read from (x - centre) matrix + offset.
+def fit_linear(
+    features: ArrayLike, images: Pictures, persons: ArrayLike | None = None, *, penalty: float | None = None
+) -> tuple[Decoder, Callable[[], Floats]]:
+    """Learn from public pictures and their features, row by row; `persons` tells which rows show the same one.
 
-    The contrast stays between those of the public pictures, whatever the features are.
+    `penalty`, in units of the largest squared singular value, is chosen unless given. Return the decoder, and what
+    paints each row by a decoder that saw all rows but those of its person.
     """
-
-    centre: Floats
-    matrix: Floats
-    offset: Floats
-    contrasts: tuple[float, float]
-
-    def paint(self, rows: Floats) -> Floats:
-        targets: Floats = np.matmul(rows - self.centre, self.matrix) + self.offset
-        return self.paint_targets(targets)
-
-    def paint_targets(self, targets: Floats) -> Floats:
-        """Return the pictures that predicted targets stand for."""
-        contrast = np.exp(np.clip(targets[:, -1:], *np.log(self.contrasts)))
-        pixels = targets[:, :-_NUMBERS] * contrast + 255 * targets[:, -_NUMBERS:-1]
-        painted: Floats = np.clip(pixels, 0, 255).reshape(len(targets), *self.shape)
-        return painted
-
-
-@dataclass(frozen=True)
-class RidgeInversion:
-    """Learns a `LinearDecoder`; `penalty`, in units of the largest squared singular value, is chosen unless given."""
-
-    penalty: float | None = None
-
-    def fit(self, features: ArrayLike, images: Pictures, persons: ArrayLike | None = None) -> LinearDecoder:
-        """Learn from public pictures and their features, row by row; `persons` tells which rows show the same one."""
-        return self._solve(features, images, persons)[0]
-
-    def fit_and_leave_out(
-        self, features: ArrayLike, images: Pictures, persons: ArrayLike | None = None
-    ) -> tuple[LinearDecoder, Floats]:
-        """Return the decoder, and the picture of each row by a decoder that saw all rows but those of its person."""
-        decoder, left_out = self._solve(features, images, persons)
-        return decoder, decoder.paint_targets(left_out())
-
-    def _solve(
-        self, features: ArrayLike, images: Pictures, persons: ArrayLike | None
-    ) -> tuple[LinearDecoder, Callable[[], Floats]]:
-        """Return the decoder, and a function that predicts the targets of each person without that person."""
-        if self.penalty is not None and not self.penalty > 0:
-            raise InputError(f"a penalty must be above 0; got {self.penalty}. Use None to have it chosen.")
-        rows, targets = check_pairs(features, images), _targets(images)
-        groups = _groups(persons, len(rows))
-        centre, offset = rows.mean(axis=0), targets.mean(axis=0)
-        contrasts = (float(np.exp(targets[:, -1].min())), float(np.exp(targets[:, -1].max())))
-        targets -= offset
-        left, singular, right = svd(rows - centre, full_matrices=False, check_finite=False)
-        kept = singular > 1e-6 * max(float(singular[0]), 1e-30)
-        hat = _Hat(left[:, kept], singular[kept].astype(np.float64) ** 2)
-        penalty = self.penalty or hat.best_penalty(targets, groups)
-        weights = (hat.shrink(penalty) / singular[kept]).astype(np.float32)
-        matrix: Floats = np.matmul(right[kept].T * weights, hat.left.T @ targets)
-        shape = (images.shape[1], images.shape[2], 3)
-        decoder = LinearDecoder(rows.shape[1], shape, centre, matrix, offset, contrasts)
-        return decoder, lambda: targets - hat.errors(targets, penalty, groups) + offset
+    check_images(images, least=1)
+    rows = check_rows(features)
+    if not 2 <= len(rows) == len(images):
+        raise InputError(f"a decoder learns from 2 pictures or more, a row each; got {len(images)}, {len(rows)} rows.")
+    groups, targets = _groups(persons, len(rows)), _targets(images)
+    centre, offset = rows.mean(axis=0), targets.mean(axis=0)
+    contrasts = (float(np.exp(targets[:, -1].min())), float(np.exp(targets[:, -1].max())))
+    targets -= offset
+    left, singular, right = svd(rows - centre, full_matrices=False, check_finite=False)
+    kept = singular > 1e-6 * max(float(singular[0]), 1e-30)
+    hat = _Hat(left[:, kept], singular[kept].astype(np.float64) ** 2)
+    penalty = penalty or hat.best_penalty(targets, groups)
+    weights = (hat.shrink(penalty) / singular[kept]).astype(np.float32)
+    matrix: Floats = np.matmul(right[kept].T * weights, hat.left.T @ targets)
+    decoder = Decoder((images.shape[1], images.shape[2], 3), centre, matrix, offset, contrasts)
+    return decoder, lambda: decoder.paint(targets - hat.errors(targets, penalty, groups) + offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,71 +274,42 @@ _LEAK = 0.1  # slope of the activation below zero
 _DECAY = 1e-2
 
 
-@dataclass(frozen=True, eq=False)
-class ConvolutionalDecoder(Decoder):
-    """A linear decoder followed by a network that redraws its pictures."""
+def fit_network(
+    features: ArrayLike,
+    images: Pictures,
+    persons: ArrayLike | None = None,
+    *,
+    steps: int = 600,
+    batch: int = 32,
+    channels: int = 48,
+    learning_rate: float = 1e-3,
+    random_state: int | np.random.Generator | None = 0,
+) -> Decoder:
+    """Learn as `fit_linear` does, and a network behind it, in so many `steps` of `batch` pictures, which take the time.
 
-    linear: LinearDecoder
-    module: Module = field(repr=False)
-    device: str = "cpu"
-
-    def paint(self, rows: Floats) -> Floats:
-        """Return the pictures of checked rows as numbers in [0, 255]."""
-        drafts = self.linear.paint(rows)
-        with load_torch().inference_mode():
-            for start in range(0, len(drafts), _ROWS):
-                span = slice(start, start + _ROWS)
-                better = _redrawn(self.module, _tensor(drafts[span], self.device))
-                drafts[span] = (better.clamp(0, 1) * 255).permute(0, 2, 3, 1).cpu().numpy()
-        return drafts
-
-
-@dataclass(frozen=True)
-class ConvolutionalInversion:
-    """Learns a `ConvolutionalDecoder` in so many `steps` of `batch` pictures; the time is that of the steps."""
-
-    steps: int = 600
-    batch: int = 32
-    channels: int = 48
-    learning_rate: float = 1e-3
-    random_state: int | np.random.Generator | None = 0
-    device: str = "cpu"
-    progress: Progress = silent
-
-    def fit(self, features: ArrayLike, images: Pictures, persons: ArrayLike | None = None) -> ConvolutionalDecoder:
-        """Learn from public pictures and their features, row by row; `persons` tells which rows show the same one."""
-        if min(self.steps, self.batch, self.channels) < 1 or not self.learning_rate > 0:
-            raise InputError(
-                "steps, batch and channels must be at least 1 and learning_rate positive; got "
-                f"{self.steps}, {self.batch}, {self.channels} and {self.learning_rate}."
-            )
-        load_torch()  # before the linear decoder takes its time
-        generator = science(self.random_state)
-        linear, drafts = RidgeInversion().fit_and_leave_out(features, images, persons)
-        with seeded(generator, self.device):
-            module = _network(self.channels).to(self.device)
-            self._train(module, drafts, images, generator)
-        return ConvolutionalDecoder(linear.dimension, linear.shape, linear, module.eval(), self.device)
-
-    def _train(self, module: Module, drafts: Floats, images: Pictures, generator: np.random.Generator) -> None:
-        torch = load_torch()
-        optimiser = torch.optim.AdamW(module.parameters(), lr=self.learning_rate, weight_decay=_DECAY)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.steps)
-        order = np.concatenate(
-            [generator.permutation(len(images)) for _ in range(math.ceil(self.steps * self.batch / len(images)))]
-        )
-        for step in range(self.steps):
-            rows = order[step * self.batch : (step + 1) * self.batch]
+    Needs the extra `deep`. The same `random_state` gives the same decoder on the same machine.
+    """
+    torch = load_torch()  # before the linear decoder takes its time
+    generator = science(random_state)
+    linear, left_out = fit_linear(features, images, persons)
+    drafts = left_out()
+    rounds = math.ceil(steps * batch / len(images))
+    with seeded(generator, "cpu"):
+        module = _network(channels)
+        optimiser = torch.optim.AdamW(module.parameters(), lr=learning_rate, weight_decay=_DECAY)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+        order = np.concatenate([generator.permutation(len(images)) for _ in range(rounds)])
+        for step in range(steps):
+            rows = order[step * batch : (step + 1) * batch]
             cut = _cut(images.shape, generator)
-            redrawn = _redrawn(module, _tensor(drafts[rows][:, *cut], self.device))
-            loss = _loss(redrawn, _tensor(images[rows][:, *cut], self.device))
+            loss = _loss(_redrawn(module, _tensor(drafts[rows][:, *cut])), _tensor(images[rows][:, *cut]))
             if not math.isfinite(loss.item()):
-                raise InputError(f"the training diverged. Use a learning_rate below {self.learning_rate}.")
+                raise InputError(f"the training diverged. Use a learning_rate below {learning_rate}.")
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
             schedule.step()
-            self.progress("training the decoder", step + 1, self.steps)
+    return replace(linear, module=module.eval())
 
 
 def _cut(shape: tuple[int, ...], generator: np.random.Generator) -> tuple[slice, slice]:
@@ -417,9 +344,9 @@ def _redrawn(module: Module, drafts: Tensor) -> Tensor:
     return functional.pixel_shuffle(cells + module(cells), _CELL)[:, :, :height, :width]
 
 
-def _tensor(pictures: Floats | Pictures, device: str) -> Tensor:
+def _tensor(pictures: Floats | Pictures) -> Tensor:
     """Return pictures as (n, 3, height, width) in [0, 1]."""
-    return load_torch().tensor(pictures, device=device).permute(0, 3, 1, 2).float() / 255
+    return load_torch().tensor(pictures).permute(0, 3, 1, 2).float() / 255
 
 
 def _loss(pictures: Tensor, originals: Tensor) -> Tensor:
@@ -429,7 +356,7 @@ def _loss(pictures: Tensor, originals: Tensor) -> Tensor:
     def windowed(values: Tensor) -> Tensor:
         return torch.nn.functional.avg_pool2d(values, side, max(1, side // 2))
 
-    weights = torch.tensor(LUMINANCE, dtype=torch.float32, device=pictures.device)
+    weights = torch.tensor(LUMINANCE, dtype=torch.float32)
     x, y = (torch.einsum("nchw,c->nhw", images, weights)[:, None] for images in (pictures, originals))
     mean_x, mean_y = windowed(x), windowed(y)
     variance = windowed(x * x + y * y) - mean_x**2 - mean_y**2

@@ -201,7 +201,7 @@ def least_mu(errors: int, evaluated: int, confidence: float) -> float:
 
 
 def gaussian_loss(mu: float, delta: float) -> float:
-    """Return the epsilon at `delta` of a mechanism that is mu-Gaussian private."""
+    """Return the epsilon of mu-GDP at a delta."""
     return gaussian_epsilon(1 / mu, delta) if mu > 0 else 0.0
 
 

@@ -31,6 +31,7 @@ import numpy as np
 
 from blindsight.audit.collusion import bared, joined
 from blindsight.audit.finding import Finding, Verdict, exactly
+from blindsight.audit.leakage.recovery import cosine
 from blindsight.crypto import bfv as lattice
 from blindsight.crypto import paillier
 from blindsight.crypto.paillier import Ciphertexts
@@ -116,21 +117,22 @@ class LyingServer(Aggregator):
         member = decode(message.receipt, Signed).author
         return member, self._unsealed(member, message.body)
 
-    def added(self, bodies: Mapping[str, bytes]) -> bytes:
-        """Return the body of the request for the sum of these contributions."""
+    def _fresh_adder(self) -> Any:
         _, setup, roster = self._ready
         kind: type[Adder] = SparseAdder if self.terms.sparse else bfv.LatticeAdder
-        adder = kind(roster, setup, self._turn, self.resources)
+        return kind(roster, setup, self._turn, self.resources)
+
+    def added(self, bodies: Mapping[str, bytes]) -> bytes:
+        """Return the body of the request for the sum of these contributions."""
+        adder = self._fresh_adder()
         for name, body in bodies.items():
             adder.add(CONTRIBUTE, name, adder.check(CONTRIBUTE, name, Reply(b"", body)))
-        return adder.request()
+        return bytes(adder.request())
 
     def shards(self, bodies: Mapping[str, bytes]) -> Iterator[tuple[Ciphertexts, Ciphertexts]]:
         """Yield sparse contributions of all blocks, in the order of phi, and the tag of each."""
-        _, setup, roster = self._ready
-        adder = SparseAdder(roster, setup, self._turn, self.resources)
         for name, body in bodies.items():
-            checked = adder.check(CONTRIBUTE, name, Reply(b"", body))
+            checked = self._fresh_adder().check(CONTRIBUTE, name, Reply(b"", body))
             yield checked.ciphertexts[0][np.argsort(checked.places[0])], checked.tag
 
     def ask(self, turn: Turn, receipts: Mapping[str, bytes], body: bytes) -> bytes:
@@ -193,7 +195,7 @@ class Run:
         server.accept(self._setups[AGGREGATOR])
         return server
 
-    def play(
+    def collect(
         self,
         turn: Turn,
         updates: Updates,
@@ -201,8 +203,9 @@ class Run:
         model: bytes = MODEL,
         models: Mapping[str, bytes] | None = None,
         lies: Callable[[LyingServer, dict[str, bytes]], bytes] | None = None,
-    ) -> tuple[Integers | None, LyingServer, dict[str, bytes]]:
-        """Play a round of these members: return the sum if one is opened, the server, and the contributions.
+        until: str = "",
+    ) -> tuple[LyingServer, dict[str, bytes]]:
+        """Play the steps of a round with these members: return the server, and the contributions.
 
         The server may have `models` for single members. `LIAR` contributes what `lies` makes of what the others sent.
         Who refuses is left out, as a server would do.
@@ -210,7 +213,7 @@ class Run:
         server, sent = self.server(), dict[str, bytes]()
         server.open(turn[0], attempt=turn[1], model=model)
         names = sorted(updates, key=lambda name: (name == LIAR, name))
-        while server.step:
+        while server.step != until:
             for name in names:
                 server.pretend((models or {}).get(name, model))
                 if name not in server.awaited:
@@ -227,11 +230,15 @@ class Run:
                 except (MessageError, PrivacyError):
                     continue
             server.pretend(model)
-            try:
-                server.advance()
-            except PrivacyError:
-                return None, server, sent
-        return self.conclude(server), server, sent
+            server.advance()
+        return server, sent
+
+    def play(self, turn: Turn, updates: Updates, **how: Any) -> Integers | None:
+        """Return the sum of a round that is played as `collect` says; None if none is opened."""
+        try:
+            return self.conclude(self.collect(turn, updates, **how)[0])
+        except PrivacyError:
+            return None
 
     def conclude(self, server: LyingServer, request: bytes | None = None) -> Integers | None:
         """Return the sum that is opened for a server, by default the one it has added up; None if none is."""
@@ -300,7 +307,7 @@ def _read(opened: Integers | None, truth: Integers) -> float:
     return 0.0 if opened is None else float(np.mean(opened == truth))
 
 
-_RESEMBLES = 0.9  # a cosine: with twelve weights, what is unrelated resembles as much less than once in 10^5
+_RESEMBLES = 0.9  # a cosine: with twelve weights, what is unrelated resembles as much less than twice in 10^5
 _READ = "share of the victim's weights that are read"
 
 
@@ -309,9 +316,9 @@ def differencing_attempts(scheme: str) -> Iterator[Finding]:
     run = Run(scheme)
     updates = run.updates()
     others = {name: update for name, update in updates.items() if name != VICTIM}
-    whole = run.play((1, 0), updates)[0]
+    whole = run.play((1, 0), updates)
     turns = [(1, 0), (1, 1), (2, 0)]  # the same attempt, another one, another round: all with the same model
-    sums = [found for found in [whole, *(run.play(turn, others)[0] for turn in turns)] if found is not None]
+    sums = [found for found in [whole, *(run.play(turn, others) for turn in turns)] if found is not None]
     yield _finding(
         scheme,
         "one sum is opened of what members learned from one model, whatever is lost, forged or tried again",
@@ -339,22 +346,19 @@ def differencing_rounds(scheme: str, plan: NoisePlan | None = None) -> Iterator[
 
     first = learned(model, MEMBERS)
     near = learned(model + 1e-3 * rng.normal(size=DIMENSION), MEMBERS[1:])
-    whole = run.play((1, 0), first)[0]
-    rest = run.play((2, 0), near, model=OTHER)[0]
-    left = np.zeros(DIMENSION) if whole is None or rest is None else (whole - rest).astype(np.float64)
-    truth = rows[0].T @ (answers[0] - rows[0] @ model)
-    lengths = float(np.linalg.norm(left) * np.linalg.norm(truth))
+    whole, rest = run.play((1, 0), first), run.play((2, 0), near, model=OTHER)
+    left = np.zeros(DIMENSION) if whole is None or rest is None else whole - rest
+    alike = round(cosine(left, rows[0].T @ (answers[0] - rows[0] @ model)), 6)
     found = _finding(
         scheme,
         "sums of several rounds tell nothing of one member",
         "differencing rounds of nearly equal models with different contributors",
         f"cosine of the difference of two sums, {'with' if plan else 'without'} noise, with the update of the member "
         "that is missing from one",
-        round(float(left @ truth) / lengths, 6) if lengths else 0.0,
+        alike,
         admitted=_admission(run.terms, "the difference of two rounds"),
     )
-    drowned = plan is not None and found.measured is not None and found.measured.value <= _RESEMBLES
-    yield replace(found, verdict="not refuted") if drowned else found
+    yield found if alike > _RESEMBLES else replace(found, verdict="not refuted")
 
 
 def inconsistent_drop_outs(scheme: str) -> Iterator[Finding]:
@@ -363,14 +367,8 @@ def inconsistent_drop_outs(scheme: str) -> Iterator[Finding]:
     The server has `COLLUDING` members, who sign and reveal whatever it likes.
     """
     run, turn = Run(scheme), (1, 0)
-    updates, server, sent = run.updates(), run.server(), dict[str, bytes]()
-    server.open(turn[0], model=MODEL)
-    while server.step != CONSISTENCY:
-        for name, call in server.calls().items():
-            reply = run.members[name].answer(call, updates[name] if server.step == CONTRIBUTE else None)
-            server.receive(reply)
-            sent[name] = reply
-        server.advance()
+    updates = run.updates()
+    server, sent = run.collect(turn, updates, until=CONSISTENCY)
     colluding, honest = MEMBERS[-COLLUDING:], MEMBERS[:-COLLUDING]
     held = run.members[VICTIM].secrets  # what everybody knows of it: the directory, and who is in it
     told = {with_victim: tuple(n for n in MEMBERS if with_victim or n != VICTIM) for with_victim in (True, False)}
@@ -464,16 +462,10 @@ def chosen_ciphertexts(scheme: str) -> Iterator[Finding]:
     for number, kind in enumerate(kinds):
         if number:
             run.set_up()  # new keys, as the old ones are given up
-        turn, updates = (number, 0), run.updates()
-        server, sent = run.server(), dict[str, bytes]()
-        server.open(number, model=model_digest([b"%d" % number]))
-        for name, call in server.calls().items():
-            sent[name] = run.members[name].answer(call, updates[name])
-            server.receive(sent[name])
-        server.advance()
+        server, sent = run.collect((number, 0), run.updates(), model=model_digest([b"%d" % number]))
         body = forgery(kind, server, dict(server.unsealed(reply) for reply in sent.values()))
         liar = run.server()
-        request = liar.ask(turn, {name: decode(reply, Reply).receipt for name, reply in sent.items()}, body)
+        request = liar.ask((number, 0), {name: decode(reply, Reply).receipt for name, reply in sent.items()}, body)
         opened += run.conclude(liar, request) is not None
         again += run.conclude(server) is not None
     yield _finding(
@@ -565,7 +557,7 @@ def malleable_copies(scheme: str) -> Iterator[Finding]:
         bodies = dict(server.unsealed(reply) for name, reply in sent.items() if name != VICTIM)
         return run.members[LIAR].say(CONTRIBUTE, turn, MODEL, negative(run, server, bodies))
 
-    opened = run.play(turn, updates, lies=lies)[0]
+    opened = run.play(turn, updates, lies=lies)
     yield _finding(
         scheme,
         "a member cannot make the sum out of what others sent",
@@ -632,7 +624,7 @@ def copies_with_the_server(scheme: str) -> Iterator[Finding]:
         shards = Shards(system_bytes(32), places[order][None], matrix[None], key.encrypt([code]).to_matrix())
         return liar.say(CONTRIBUTE, turn, MODEL, encode(shards))
 
-    opened, guess = run.play(turn, updates, lies=lies)[0], np.zeros(terms.dimension, dtype=np.int64)
+    opened, guess = run.play(turn, updates, lies=lies), np.zeros(terms.dimension, dtype=np.int64)
     for place, factor in factors.items():
         guess[place] = 0 if opened is None else round(int(opened[place]) / factor)
     yield _finding(
@@ -659,7 +651,7 @@ def models_of_their_own(scheme: str) -> Iterator[Finding]:
     run = Run(scheme, minimum_per_position=1)  # no block is withheld because the others changed nothing
     dead = [name for name in MEMBERS if name != VICTIM]
     updates = run.updates(dead=dead)
-    opened = run.play((1, 0), updates, models=dict.fromkeys(dead, OTHER))[0]
+    opened = run.play((1, 0), updates, models=dict.fromkeys(dead, OTHER))
     yield _finding(
         scheme,
         "members contribute to one sum from one model only",
@@ -681,7 +673,7 @@ def one_member_ends_the_run(scheme: str) -> Iterator[Finding]:
             return run.members[LIAR].say(CONTRIBUTE, *said)
 
         try:
-            opened = run.play(turn, updates, model=model, lies=lies)[0]
+            opened = run.play(turn, updates, model=model, lies=lies)
         except Exception:  # of any kind: that is what is looked for
             opened = None
         failed += opened is None or not np.array_equal(opened, others)
@@ -722,12 +714,8 @@ def forged_counts(scheme: str) -> Iterator[Finding]:
     for padded in (False, True):
         slots = 1 if scheme == "dphe" else 4
         blocks = DIMENSION // slots
-        run = Run(
-            scheme,
-            members=members,
-            minimum_per_position=three,
-            capacity=DIMENSION if padded else DIMENSION // 3,
-        )
+        capacity = DIMENSION if padded else DIMENSION // 3
+        run = Run(scheme, members=members, minimum_per_position=three, capacity=capacity)
         updates, mine = run.updates(), np.arange(DIMENSION)
         for place, name in enumerate(members[:3]):  # a third of the weights each
             updates[name] = updates[name] * (mine // (DIMENSION // 3) == place)
@@ -736,7 +724,7 @@ def forged_counts(scheme: str) -> Iterator[Finding]:
         def lies(server: LyingServer, sent: dict[str, bytes], run: Run = run, lonely: Any = lonely) -> bytes:
             return run.members[LIAR].say(CONTRIBUTE, (1, 0), MODEL, _counted_twice(run, server, lonely))
 
-        opened, victim = run.play((1, 0), updates, lies=lies)[0], updates[VICTIM]
+        opened, victim = run.play((1, 0), updates, lies=lies), updates[VICTIM]
         yield _finding(
             scheme,
             f"with minimum_per_position={three} nothing is opened that one member alone changed"

@@ -46,7 +46,7 @@ from PIL import Image
 
 from blindsight.audit.checks import Check, Evidence, Plan, moved_pictures
 from blindsight.audit.epsilon import CONFIDENCE, runs_needed
-from blindsight.audit.finding import Finding, Verdict, rate
+from blindsight.audit.finding import Finding, Verdict, exactly, rate
 from blindsight.audit.mechanisms import central_sums, local_mechanism
 from blindsight.audit.membership import Game, audit_members, code_fit, hash_trainer
 from blindsight.audit.subject import Subject
@@ -70,7 +70,7 @@ from blindsight.search.encrypted_query import (
 )
 from blindsight.search.evaluation import Searcher
 from blindsight.search.function import Floats, HashFunction, HashLearner, LinearHash, load_function
-from blindsight.search.gallery import FUNCTION, PRIVATE, Gallery, Mode, Origin, Part, Source, feature_pipeline
+from blindsight.search.gallery import FUNCTION, PRIVATE, Gallery, Mode, Origin, Source, feature_pipeline
 from blindsight.search.hashers import ITQ, KernelHash, squared_distances
 from blindsight.search.index import SymbolIndex
 from blindsight.search.localmode import LocalHasher
@@ -136,23 +136,22 @@ class IndexAudit:
         with moved_pictures():
             return self.origin.source.load() if self.given is None else self.given
 
-    def features(self, part: Part) -> Floats:
-        """Return the features of one part of the pictures, in the order of their numbers."""
-        rows = self.origin.rows(self.dataset, part)[1]
+    def features(self, rows: NDArray[np.int64]) -> Floats:
+        """Return the features of these pictures."""
         if not len(rows):
             return np.empty((0, 1), dtype=np.float32)
         pipeline = feature_pipeline(self.gallery.features)
         return extract(self.dataset.take(rows), pipeline, cache=cache_folder(), progress=self.progress)
 
     @cached_property
-    def indexed(self) -> tuple[NDArray[np.int64], Floats]:
-        """Where the indexed pictures that are still there stand in the index, and their features."""
+    def indexed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the indexed pictures that are still there stand in the index, and in the collection."""
         numbers = self.gallery.index.ids
-        mine = self.origin.rows(self.dataset, "indexed")[0]
+        mine, rows = self.origin.rows(self.dataset, "indexed")
         known = np.isin(mine, numbers)
         if not known.any():
             raise InputError(f"no picture of the index is in {self.dataset.name} any more. Build it again.")
-        return np.searchsorted(numbers, mine[known]), self.features("indexed")[known]
+        return np.searchsorted(numbers, mine[known]), rows[known]
 
     @property
     def build_options(self) -> BuildOptions:
@@ -190,7 +189,8 @@ class IndexAudit:
         """Compare what is stored with what is true."""
         hasher, (places, rows) = self.gallery.hasher, self.indexed
         assert isinstance(hasher, LocalHasher)
-        return Evidence((truth_finding(hasher, hasher.true_symbols(rows), _held(self.gallery)[places], STATEMENT),))
+        truth, held = hasher.true_symbols(self.features(rows)), _held(self.gallery)[places]
+        return Evidence((truth_finding(hasher, truth, held, STATEMENT),))
 
     def permanence(self, effort: float) -> Evidence:
         """Build a copy again, twice: the first brings it up to date, the second must change nothing."""
@@ -225,9 +225,8 @@ class IndexAudit:
 
     def linkage(self, effort: float) -> Evidence:
         """Look for pictures in the index by taking them again, a little differently."""
-        places, searcher = self.indexed[0], self.gallery.searcher()[1]
-        numbers, rows = self.origin.rows(self.dataset, "indexed")
-        images = self.dataset.take(rows[np.isin(numbers, self.gallery.index.ids)]).images
+        (places, rows), searcher = self.indexed, self.gallery.searcher()[1]
+        images = self.dataset.take(rows).images
         if images is None:
             raise InputError(f"{self.dataset.name} has no pictures, only features: none can be taken again.")
         linked = link_recaptured(
@@ -245,11 +244,10 @@ class IndexAudit:
 
     def attributes(self, effort: float) -> Evidence:
         """Read the classes of half of the pictures in the index, after learning from the other half."""
-        labels, (places, _) = self.dataset.labels, self.indexed
+        labels, (places, rows) = self.dataset.labels, self.indexed
         if labels is None:
             raise InputError(f"{self.dataset.name} has no classes that could be read in the index.")
-        numbers, rows = self.origin.rows(self.dataset, "indexed")
-        answers = labels[rows[np.isin(numbers, self.gallery.index.ids)]]
+        answers = labels[rows]
         hasher, held = self.gallery.hasher, _held(self.gallery)[places]
         if isinstance(hasher, LocalHasher):
             seen = np.eye(hasher.design_.sets.shape[0], dtype=np.float32)[held]
@@ -263,7 +261,8 @@ class IndexAudit:
         """Ask the hash function, and shadows of it, which pictures it was learned from."""
         function, statement = self.gallery.hasher, self.gallery.statement
         assert isinstance(function, HashFunction)
-        inside, outside = self.indexed[1], self.features("held out")
+        parts = (self.indexed[1], self.origin.rows(self.dataset, "held out")[1])
+        inside, outside = (self.features(rows) for rows in parts)
         if not len(outside):
             raise InputError("no picture was held out of this index to compare with. Build it with --hold-out 100.")
         X = np.concatenate([inside, outside])
@@ -307,14 +306,14 @@ class IndexAudit:
                 read[:, place] = sums // base ** (place - begin) % base
         tried, held = min(bits, allowed * each), held_bits(bits, largest)
         right, most = int((read == truth)[:, :tried].sum()), min(1.0, allowed * told / held)
-        share = rate(right, truth.size)
+        share, all_read = right / truth.size, right == tried * len(truth)  # half of what is not read is right by luck
         finding = Finding(
             claim=f"{allowed} encrypted queries tell at most {100 * most:.3g}% of the bits of records",
             source="the statement of encrypted queries",
             proven=f"{told:.2f} bits of each of {held:.0f} a query, whatever is sent; averaged over pictures",
             measure="share of the bits of records that were read, without guessing",
-            measured=share,
-            verdict="refuted" if share.low > most else "as stated",
+            measured=exactly(share),
+            verdict="undecided" if not all_read else "refuted" if share > most else "as stated",
             attack=f"queries with powers of {base} as weights, so that a sum spells {'numbers' if largest else 'bits'}",
             details={"queries": len(places), "pictures": len(codes)},
         )
@@ -323,7 +322,7 @@ class IndexAudit:
     def anchors(self, effort: float) -> Evidence:
         """Look for the rows that a kernel hash function carries."""
         assert isinstance(self.gallery.hasher, KernelHash)
-        return Evidence((anchors_finding(self.gallery.hasher, self.indexed[1]),))
+        return Evidence((anchors_finding(self.gallery.hasher, self.features(self.indexed[1])),))
 
     def _learner(self, seed: int) -> HashLearner:
         """Return what the function of this index was learned by."""
@@ -575,14 +574,13 @@ def linkage_finding(right: int, pictures: int, entries: int, mode: Mode, epsilon
     source, proven, most = "nobody", "nothing: codes carry no noise", chance
     above: Verdict = "leaks"
     if mode == "central":
-        source, above = "the statement of the index", "as stated"
-        proven = OWNERS_CODES
+        source, proven, above = STATEMENT, OWNERS_CODES, "as stated"
     below: Verdict = "at chance"
     if mode == "local":
         assert epsilon is not None
         odds = math.exp(min(2 * epsilon, 700.0))
         most = odds / (odds + entries - 1)
-        source, proven = "the statement of the index", f"right in at most {most:.3g} of the cases"
+        source, proven = STATEMENT, f"right in at most {most:.3g} of the cases"
         above, below = "refuted", "not refuted"
     perfect = rate(pictures, pictures, confidence=CONFIDENCE)
     few = perfect.low <= most <= (share.high or 0.0)  # naming all of them right would have shown nothing
@@ -607,7 +605,7 @@ def uniqueness_finding(codes: NDArray[np.uint8], mode: Mode) -> Finding:
     owner = mode == "central"
     return Finding(
         claim="a code does not give away whose it is",
-        source="the statement of the index" if owner else "nobody",
+        source=STATEMENT if owner else "nobody",
         proven=OWNERS_CODES if owner else "nothing: codes carry no noise",
         measure="share of pictures whose code no other picture has",
         measured=rate(alone, len(codes), confidence=CONFIDENCE),

@@ -39,12 +39,12 @@ from PIL import Image
 
 from blindsight.audit.checks import Evidence
 from blindsight.audit.decoders import (
-    ConvolutionalInversion,
+    Decoder,
     Floats,
-    Inversion,
     Pictures,
-    RidgeInversion,
     check_rows,
+    fit_linear,
+    fit_network,
     mean_picture,
     ssim,
 )
@@ -58,7 +58,6 @@ from blindsight.data.embedding import Embedding, OnnxEmbedding
 from blindsight.data.features import FeaturePipeline, extract
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import InputError
-from blindsight.files import AnyPath
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.sift.ppls import PPLS
@@ -171,26 +170,17 @@ VIEWS = ("plain", "aggregator", "sift")
 
 _CAPTIONS = {"plain": "from a plain update", "aggregator": "from what the aggregator holds", "sift": "from a sift"}
 
-Picture = NDArray[np.uint8]
-"""(height, width, 3)."""
-
 
 @dataclass(frozen=True, eq=False)
 class PictureRow:
-    """One original and its reconstructions, each with its SSIM; `blind` is the SSIM of the average public picture."""
+    """One original and its reconstructions in the order of `VIEWS`, each with its SSIM.
 
-    original: Picture
-    plain: Picture
-    aggregator: Picture
-    sift: Picture
-    similarity: tuple[float, float, float]
-    """In the order of `VIEWS`."""
+    `blind` is the SSIM of the average public picture.
+    """
+
+    pictures: Pictures
+    similarity: tuple[float, ...]
     blind: float
-
-    @property
-    def pictures(self) -> Pictures:
-        """All four, original first."""
-        return np.stack([self.original, self.plain, self.aggregator, self.sift])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain data; the pictures themselves are left out."""
@@ -235,8 +225,8 @@ class MatchRate:
 
 
 def match_rate(
-    probes: ArrayLike,
-    gallery: ArrayLike,
+    probes: NDArray[Any],
+    gallery: NDArray[Any],
     *,
     probe_persons: ArrayLike,
     gallery_persons: ArrayLike,
@@ -248,9 +238,12 @@ def match_rate(
     >>> str(match_rate(faces + 0.1, faces, probe_persons=[0, 1, 2], gallery_persons=[0, 1, 2]))
     '3 of 3 (100%; blind 33.3%)'
     """
-    known, asked = _rows(gallery), _rows(probes)
+    known, asked = (np.asarray(faces, dtype=np.float32).reshape(len(faces), -1) for faces in (gallery, probes))
     names, truth = np.asarray(gallery_persons), np.asarray(probe_persons)
-    _check(known, asked, names, truth)
+    if len(np.unique(names)) < 2:
+        raise InputError("a gallery needs 2 persons or more: with one, every match is right.")
+    if not np.isin(truth, names).all():
+        raise InputError("every person of the probes must be in the gallery: others could never be matched.")
     mean = known.mean(axis=0)
     cosines = _unit(asked - mean) @ _unit(known - mean).T
     nearest = cosines >= cosines.max(axis=1, keepdims=True) - _TIED
@@ -260,35 +253,11 @@ def match_rate(
     return MatchRate(int(np.sum(found == truth)), len(asked), len(np.unique(names)), float(counts.max() / len(asked)))
 
 
-def _rows(pictures: ArrayLike) -> NDArray[np.float32]:
-    """Return everything known of each picture as one row."""
-    rows = np.asarray(pictures)
-    if rows.ndim < 2 or not rows.size or rows.dtype.kind not in "biuf":
-        raise InputError(f"faces to match must be numbers of shape (n, ...); got {rows.dtype} {rows.shape}.")
-    return rows.reshape(len(rows), -1).astype(np.float32)
-
-
 def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return rows of length 1; rows of zeros stay zeros."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     units: NDArray[np.float32] = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     return units
-
-
-def _check(known: NDArray[Any], asked: NDArray[Any], names: NDArray[Any], truth: NDArray[Any]) -> None:
-    if known.shape[1] != asked.shape[1]:
-        raise InputError(
-            f"probes and gallery must be of one kind; got {asked.shape[1]} and {known.shape[1]} numbers a face."
-        )
-    if names.shape != known.shape[:1] or truth.shape != asked.shape[:1]:
-        raise InputError(
-            f"every face needs its person; got {truth.shape} persons of {len(asked)} probes and {names.shape} of "
-            f"{len(known)} in the gallery."
-        )
-    if len(np.unique(names)) < 2:
-        raise InputError("a gallery needs 2 persons or more: with one, every match is right.")
-    if not np.isin(truth, names).all():
-        raise InputError("every person of the probes must be in the gallery: others could never be matched.")
 
 
 _CLAIMS: Mapping[str, tuple[str, str, str, Verdict]] = {
@@ -331,10 +300,9 @@ class FourPictures:
 
     def row(self, index: int) -> PictureRow:
         """Return the four pictures of one original."""
-        plain, aggregator, sift = (self.shown[view][index] for view in VIEWS)
-        scores = {view: float(values[index]) for view, values in self.similarity.items()}
-        similarity = (scores["plain"], scores["aggregator"], scores["sift"])
-        return PictureRow(self.originals[index], plain, aggregator, sift, similarity, scores["blind"])
+        pictures = np.stack([self.originals[index], *(self.shown[view][index] for view in VIEWS)])
+        similarity = tuple(float(self.similarity[view][index]) for view in VIEWS)
+        return PictureRow(pictures, similarity, float(self.similarity["blind"][index]))
 
     def evidence(self, views: Sequence[str] = VIEWS) -> Evidence:
         """Return the rows about some views, and the first originals with what is drawn of them from all."""
@@ -347,21 +315,21 @@ class FourPictures:
 
         A view that tells nothing is called a leak with probability at most (1 - confidence) / 2 per line.
         """
-        return (*self.likeness(confidence=confidence), *self.identity(confidence=confidence))
+        return (*self.likeness(confidence), *self.identity(confidence))
 
-    def likeness(self, *, confidence: float = 0.99) -> tuple[Finding, ...]:
+    def likeness(self, confidence: float = 0.99) -> tuple[Finding, ...]:
         """Return a line per view: how like the originals it is."""
         return _with_power(self._likeness(view, confidence) for view in VIEWS if view in self.strangers)
 
-    def identity(self, *, confidence: float = 0.99) -> tuple[Finding, ...]:
+    def identity(self, confidence: float = 0.99) -> tuple[Finding, ...]:
         """Return a line per view: whose faces it shows; none where not even the originals are recognised."""
         if not self.matches or not self.matches["original"].beats_chance(confidence):
             return ()
         return _with_power(self._identity(view, confidence) for view in VIEWS if view in self.matches)
 
-    def notes(self, *, confidence: float = 0.99) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         """Say where persons are known and yet nothing can be said about identity."""
-        if not self.matches or self.matches["original"].beats_chance(confidence):
+        if not self.matches or self.identity():
             return ()
         return (
             "who is on the drawn pictures was not judged: this comparison does not recognise the originals either "
@@ -420,8 +388,6 @@ def four_pictures(
     aggregator: ArrayLike | None = None,
     plain: ArrayLike | None = None,
     gallery: Dataset | None = None,
-    inversion: Inversion | None = None,
-    cache: AnyPath | None = None,
     random_state: int | np.random.Generator | None = 0,
     progress: Progress = silent,
 ) -> FourPictures:
@@ -430,30 +396,28 @@ def four_pictures(
     `pipeline` is fitted to the public pictures unless it is fitted already. `aggregator` are the feature vectors that
     the aggregator takes for the owners', a row per probe, by default those it reads in rounds of the `scheme`; `plain`
     those recovered from plain updates, by default from one step of SGD on each picture. `gallery` holds other pictures
-    of the same persons, with names. `inversion` makes the decoder of the features (by default the one that suits the
-    pipeline: `inversion_for`); what a sift lets out always gets a linear one, and without a sift that view is left out.
-    Features are kept in the folder `cache`, if one is given.
+    of the same persons, with names. The features of embeddings are drawn by a network, where torch is there; what a
+    sift lets out always gets a linear decoder, and without a sift that view is left out.
     """
-    known, rows = (extract(part, pipeline, cache=cache, progress=progress) for part in (public, probes))
+    known, rows = (extract(part, pipeline, progress=progress) for part in (public, probes))
     generator = science(random_state)
     if aggregator is None:
         aggregator = aggregator_samples(rows, known, scheme=scheme, random_state=generator, progress=progress)
     progress("training decoders", 0, 2)
-    learner = inversion or inversion_for(pipeline, random_state=generator)
-    decoder = learner.fit(known, _images(public), public.persons)
+    decoder = learn_decoder(pipeline, known, public, generator)
     progress("training decoders", 1, 2)
     leaked = plain_samples(rows, random_state=generator) if plain is None else check_rows(plain)
     shown = {
         "plain": decoder.decode(_one_each(leaked, probes)),
         "aggregator": decoder.decode(_one_each(check_rows(aggregator), probes)),
     }
-    theirs = None if gallery is None else extract(gallery, pipeline, cache=cache, progress=progress)
+    theirs = None if gallery is None else extract(gallery, pipeline, progress=progress)
     known_faces: dict[str, Pictures] = {}
     if gallery is not None and theirs is not None:
         drawn = decoder.decode(theirs)
         known_faces = {"original": _images(gallery), "plain": drawn, "aggregator": drawn}
     if sift is not None:
-        sift_decoder = RidgeInversion().fit(sifted_rows(sift, known), _images(public), public.persons)
+        sift_decoder, _ = fit_linear(sifted_rows(sift, known), _images(public), public.persons)
         shown["sift"] = sift_decoder.decode(sifted_rows(sift, rows))
         if theirs is not None:
             known_faces["sift"] = sift_decoder.decode(sifted_rows(sift, theirs))
@@ -473,13 +437,17 @@ def four_pictures(
     return FourPictures(originals, shown, similarity, strangers, matches)
 
 
-def inversion_for(pipeline: FeaturePipeline, *, random_state: int | np.random.Generator | None = 0) -> Inversion:
+def learn_decoder(
+    pipeline: FeaturePipeline, known: ArrayLike, public: Dataset, generator: np.random.Generator
+) -> Decoder:
     """Return what draws best from features of this kind: of embeddings a network, where torch is there, else linear."""
-    return ConvolutionalInversion(random_state=random_state) if _suits_network(pipeline) else RidgeInversion()
+    if _suits_network(pipeline):
+        return fit_network(known, _images(public), public.persons, random_state=generator)
+    return fit_linear(known, _images(public), public.persons)[0]
 
 
 def seconds_to_learn(pipeline: FeaturePipeline) -> float:
-    """Return about what training the decoder of `inversion_for` takes."""
+    """Return about what `learn_decoder` takes."""
     return _NETWORK_SECONDS if _suits_network(pipeline) else 1.0
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.audit.epsilon import CONFIDENCE, Draws, by_coordinate, by_frequency, known
-from blindsight.audit.subject import CanarySubject, Claim, EpsilonAudit, OnTrial, Subject
+from blindsight.audit.subject import CanarySubject, Claim, EpsilonAudit, OnTrial, Release, Subject
 from blindsight.data.features import Standardiser
 from blindsight.dp.mechanisms import GaussianMechanism, LaplaceMechanism
 from blindsight.rng import ByteSource, science, system_bytes
@@ -90,6 +90,15 @@ def _complements(bits: int) -> tuple[Codes, Codes]:
     return pack(np.zeros((1, bits))), pack(np.ones((1, bits)))
 
 
+def _repeated(mechanism: Any) -> Release:
+    """Return the releases of one row, again and again."""
+    return lambda row, runs, source: mechanism.release(np.repeat(row, runs, axis=0), source=source)
+
+
+_SYMBOLS = np.array([0]), np.array([1])
+_ONE_OR_NONE = np.ones(1), np.zeros(1)
+
+
 # Private hashing as published
 
 
@@ -128,7 +137,7 @@ def phashing(epsilon: float, bits: int = 48) -> Subject:
     proven = f"exactly epsilon = {hasher.loss.epsilon:.4g} per record, with a public function"
     return Subject(
         claim=Claim(f"PHashing of {bits} bits, Theorem 6", epsilon, source=SOURCE, proven=proven),
-        release=lambda row, runs, source: hasher.release(np.repeat(row, runs, axis=0), source=source),
+        release=_repeated(hasher),
         inputs=(record, 2 * hasher.function_.arrays()["mean"] - record),
         scorer=known(lambda codes: _agreement(codes, true_code, bits, paper_beta(epsilon))),
     )
@@ -200,26 +209,16 @@ def hamming_ball(epsilon: float, bits: int = 48) -> Subject:
 
     return Subject(
         claim=Claim(f"Hamming ball in {bits} bits", epsilon),
-        release=lambda code, runs, source: mechanism.release(np.repeat(code, runs, axis=0), source=source),
+        release=_repeated(mechanism),
         inputs=_complements(bits),
         scorer=known(score),
     )
 
 
-def _symbol(mechanism: Any, runs: int, source: ByteSource, symbol: int) -> Draws:
-    released: Draws = mechanism.release(np.full(runs, symbol, dtype=np.int64), source=source)
-    return released
-
-
 def kary_response(epsilon: float, k: int = 10) -> Subject:
     """Return k-ary randomised response."""
-    mechanism = KaryResponse(k, epsilon)
-    return Subject(
-        claim=Claim(f"{k}-ary response", epsilon),
-        release=lambda symbol, runs, source: _symbol(mechanism, runs, source, symbol),
-        inputs=(0, 1),
-        scorer=by_frequency,
-    )
+    release = _repeated(KaryResponse(k, epsilon))
+    return Subject(claim=Claim(f"{k}-ary response", epsilon), release=release, inputs=_SYMBOLS, scorer=by_frequency)
 
 
 def subset_selection(epsilon: float, k: int = 32) -> Subject:
@@ -227,8 +226,8 @@ def subset_selection(epsilon: float, k: int = 32) -> Subject:
     mechanism = SubsetSelection(k, epsilon)
     return Subject(
         claim=Claim(f"{mechanism.size} of {k} symbols", epsilon),
-        release=lambda symbol, runs, source: _symbol(mechanism, runs, source, symbol),
-        inputs=(0, 1),
+        release=_repeated(mechanism),
+        inputs=_SYMBOLS,
         scorer=known(lambda sets: sets[:, 0].astype(np.float64) - sets[:, 1]),
     )
 
@@ -246,12 +245,8 @@ def _local_hasher(epsilon: float) -> tuple[LocalHasher, Rows]:
 def local_release(epsilon: float) -> Subject:
     """Return local mode from features to release, with a codebook learned from public ones."""
     hasher, rows = _local_hasher(epsilon)
-    return Subject(
-        claim=Claim("local mode of PrivateHasher", epsilon),
-        release=lambda row, runs, source: hasher.release(np.repeat(row, runs, axis=0), source=source),
-        inputs=(rows[:1], rows[1:]),
-        scorer=by_frequency,
-    )
+    inputs, claim = (rows[:1], rows[1:]), Claim("local mode of PrivateHasher", epsilon)
+    return Subject(claim=claim, release=_repeated(hasher), inputs=inputs, scorer=by_frequency)
 
 
 def local_release_run(epsilon: float) -> CanarySubject:
@@ -274,8 +269,8 @@ def local_mechanism(hasher: LocalHasher, source: str) -> Subject:
     proven = f"epsilon = {loss:g} per record and release"
     return Subject(
         claim=Claim(f"local index, {hasher.mechanism_}", loss, source=source, proven=proven),
-        release=lambda symbol, runs, noise: _symbol(design, runs, noise, symbol),
-        inputs=(0, 1),
+        release=_repeated(design),
+        inputs=_SYMBOLS,
         scorer=known(lambda outputs: (first - second)[outputs]),
     )
 
@@ -307,6 +302,12 @@ def _short(noise_share: float) -> str:
     return "" if noise_share == 1 else f" with {noise_share:g} of the noise that it takes"
 
 
+def _number(claim: Claim, mechanism: LaplaceMechanism | GaussianMechanism, **more: Any) -> Subject:
+    """Return the release of one number, which is the unit that is protected or nothing."""
+    release = _repeated(mechanism)
+    return Subject(claim=claim, release=release, inputs=_ONE_OR_NONE, scorer=known(_as_released), **more)
+
+
 def laplace(epsilon: float, *, noise_share: float = 1.0) -> Subject:
     """Return Laplace noise; with a `noise_share` below 1 it is less than epsilon needs: a planted violation.
 
@@ -315,24 +316,13 @@ def laplace(epsilon: float, *, noise_share: float = 1.0) -> Subject:
     """
     mechanism = LaplaceMechanism(sensitivity=1.0, epsilon=epsilon / noise_share)
     proven = f"epsilon = {mechanism.epsilon:g}"
-    return Subject(
-        claim=Claim(f"Laplace noise{_short(noise_share)}", epsilon, 0.0, "unit", proven=proven),
-        release=lambda value, runs, source: mechanism.release(np.full(runs, value), source),
-        inputs=(1.0, 0.0),
-        scorer=known(_as_released),
-    )
+    return _number(Claim(f"Laplace noise{_short(noise_share)}", epsilon, 0.0, "unit", proven=proven), mechanism)
 
 
 def gaussian(epsilon: float, delta: float) -> Subject:
     """Return Gaussian noise with the least deviation that epsilon and delta allow."""
     mechanism = GaussianMechanism.calibrated(sensitivity=1.0, epsilon=epsilon, delta=delta)
-    return Subject(
-        claim=Claim("Gaussian noise", epsilon, delta, "unit"),
-        release=lambda value, runs, source: mechanism.release(np.full(runs, value), source),
-        inputs=(1.0, 0.0),
-        scorer=known(_as_released),
-        gaussian=True,
-    )
+    return _number(Claim("Gaussian noise", epsilon, delta, "unit"), mechanism, gaussian=True)
 
 
 def gaussian_run(epsilon: float, delta: float) -> CanarySubject:

@@ -505,6 +505,7 @@ class _Normal:
 
 
 _SHADOWS = 16  # at effort 1
+_ERROR = 0.05  # of all rows together
 
 
 def audit_members(
@@ -522,12 +523,14 @@ def audit_members(
 ) -> tuple[Finding, ...]:
     """Look for members by all three attacks, with more shadows the greater the effort, at the FPRs that rows can show.
 
-    Where there are too few others for any of them, it is said which is the nearest.
+    Where there are too few others for any of them, it is said which is the nearest. Some row of a model that leaks
+    nothing, or no more than it claims, says otherwise with probability at most 5%, of which each has its share.
     """
     others = int((~game.member).sum())
     fprs = tuple(fpr for fpr in LOW_FPRS if others >= fewest_others(fpr)) or LOW_FPRS[-1:]
-    by_loss = loss_threshold(scorer, game, fprs=fprs)
+    how: dict[str, Any] = {"fprs": fprs, "confidence": 1 - _ERROR / (3 * len(fprs) + 3)}
+    by_loss = loss_threshold(scorer, game, **how)
     shadows = max(FEWEST_SHADOWS, 2 * round(_SHADOWS * effort / 2))
-    by_shadows = shadow_attacks(scorer, game, train, shadows=shadows, fprs=fprs, random_state=seed, progress=progress)
+    by_shadows = shadow_attacks(scorer, game, train, shadows=shadows, random_state=seed, progress=progress, **how)
     claim: dict[str, Any] = {"source": source, "epsilon": epsilon, "delta": delta}
     return tuple(row for found in (by_loss, *by_shadows) for row in findings(found, target, **claim))

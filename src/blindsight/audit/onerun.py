@@ -18,14 +18,7 @@ less often by 7 delta / 8, the others more by delta / 8. That is (0, delta)-priv
 with probability 7/8 + 7 delta / 8 instead of 7/8 + 6 delta / 8. So ours is another. Bounds from it
 were no lower wherever they were compared.
 
-*Proof.* Let F_j(k) = P(Binomial(j, q) >= v - k), look at the guessed coins one after the other in random order, and
-follow F_(r-l) of the number that was right among the first l, from P(W >= v) at l = 0 to whether v are right at l = r.
-Given the release t and the coins seen so far, of which k were right, let the next guess be right with probability p:
-the step rises by (p - q) P(Binomial(j, q) = v - k - 1) on average, j guesses being left after it, which is at most
-(p - q) b_j. The probability of t and those coins, times p - q, is (1 - q) / 2 times P(t | right) - e^epsilon
-P(t | wrong). Its positive part, given some coins, is at most its mean given all (Jensen), which summed over the t that
-say yes is at most delta, likewise over those that say no: (1 - q) delta for each of m canaries. As the place of a
-canary in the order is random, j is each of 0 ... r - 1 equally often.
+*Proof*, and a program that finds the mechanism above: docs/audit.md, "One run with delta above zero".
 
 *What limits it.* m canaries that are all guessed right show about ln(m / ln(1 / (1 - confidence))): as much as that
 many runs on neighbouring inputs. But a mechanism whose canaries disturb each other shows less than it could.
@@ -55,7 +48,7 @@ class OneRunBound(Bound):
 
     @property
     def most(self) -> float:
-        return _largest(self.canaries, self.guesses, self.guesses, self.delta, 1 - self.confidence)
+        return largest_epsilon(self.canaries, self.guesses, self.guesses, self.delta, 1 - self.confidence)
 
     @property
     def attack(self) -> str:
@@ -85,7 +78,7 @@ def one_run_bound(coins: ArrayLike, guesses: ArrayLike, *, delta: float, confide
     made = int(np.count_nonzero(said))
     correct = int(np.sum(np.where(truth, said > 0, said < 0)))
     return OneRunBound(
-        lower=_largest(truth.size, made, correct, delta, 1 - confidence),
+        lower=largest_epsilon(truth.size, made, correct, delta, 1 - confidence),
         confidence=confidence,
         delta=delta,
         canaries=truth.size,
@@ -172,7 +165,7 @@ def canaries_needed(epsilon: float, *, confidence: float = CONFIDENCE, delta: fl
     return many
 
 
-def _largest(canaries: int, guesses: int, correct: int, delta: float, wanted: float) -> float:
+def largest_epsilon(canaries: int, guesses: int, correct: int, delta: float, wanted: float) -> float:
     """Return the largest epsilon that so many right guesses rule out, or 0."""
 
     def ruled_out(epsilon: float) -> bool:

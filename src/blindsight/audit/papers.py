@@ -33,6 +33,7 @@ PAPERS = "papers"
 PUBLIC, PRIVATE = "smiling", "male"
 """What an app asks for, and what a person hides."""
 
+_QUESTION: dict[str, Any] = {"public": PUBLIC, "private": PRIVATE}
 _FACES = 3000
 _OWNERS = 5
 _WEIGHTS = 400  # of the updates that coalitions go after
@@ -50,26 +51,45 @@ def audit_papers(*, minutes: float = 5.0, random_state: int = 0, progress: Progr
 
 def glance(faces: Dataset, random_state: int = 0, progress: Progress = silent) -> tuple[Check, ...]:
     """Return the checks that say most in little time."""
+    how: dict[str, Any] = _QUESTION | {"random_state": random_state, "progress": progress}
+
+    def pictures(effort: float) -> Evidence:
+        return portraits(faces, photographs=cached_photographs(), **how)
+
+    def cheats(effort: float) -> Evidence:
+        return Evidence(cheat_findings(faces, **how))
+
     return (
         Check("the auditor itself", 0.1, _auditor, vital=True),
         Check("private hashing as published", 4, partial(_epsilons, published_hashing())),
-        Check("from an update back to a picture", 0, partial(_pictures, faces, random_state, progress), fixed=13),
-        Check("apps that cheat SensorSift's verifier", 0, partial(_cheats, faces, random_state, progress), fixed=2),
+        Check("from an update back to a picture", 0, pictures, fixed=13),
+        Check("apps that cheat SensorSift's verifier", 0, cheats, fixed=2),
     )
 
 
 def thorough(faces: Dataset, random_state: int = 0, progress: Progress = silent) -> tuple[Check, ...]:
     """Return the other checks."""
+    how: dict[str, Any] = {"random_state": random_state, "progress": progress}
+
+    def batches(effort: float) -> Evidence:  # which takes torch
+        return Evidence(attack_batches(*_digits(), repeats=max(1, round(3 * effort)), **how))
+
+    def ways_around(effort: float) -> Evidence:
+        return Evidence(tuple(hole.finding() for hole in holes(random_state)))
+
+    def sifts(effort: float) -> Evidence:
+        return Evidence(published_sift_findings(faces, **_QUESTION, **how))
+
     return (
         Check("updates in the clear and under encryption", 1.5, partial(_updates, random_state, progress), fixed=13.5),
-        Check("gradients of small batches", 5.5, partial(_batches, random_state, progress), fixed=2),
+        Check("gradients of small batches", 5.5, batches, fixed=2),
         Check("coalitions", 0, partial(_coalitions, random_state), fixed=5),
         Check("hostile servers and members", 0, partial(_hostile, progress), fixed=12),
         Check("selective sharing", 20, partial(_epsilons, selective_sharing())),
         Check("private search, ours", 4, partial(_epsilons, (*private_search(), *noise()))),
         Check("noise inside the sum, ours", 1, partial(_epsilons, sums())),
-        Check("eight ways around a sift's verdict", 0, partial(_holes, random_state), fixed=8),
-        Check("sifts as published", 0, partial(_sifts, faces, random_state, progress), fixed=15),
+        Check("eight ways around a sift's verdict", 0, ways_around, fixed=8),
+        Check("sifts as published", 0, sifts, fixed=15),
     )
 
 
@@ -99,20 +119,9 @@ def _updates(random_state: int, progress: Progress, effort: float) -> Evidence:
     rows = grey.reshape(len(grey), -1)[order]
     steps = trained_step_findings(rows, np.where(labels[order] % 2, 1, -1), random_state=random_state)
     half = len(rows) // 2
-    study = study_leakage(
-        rows[:half],
-        rows[half:],
-        victims=max(10, round(50 * effort)),
-        random_state=random_state,
-        progress=progress,
-    )
+    how: dict[str, Any] = {"victims": max(10, round(50 * effort)), "random_state": random_state, "progress": progress}
+    study = study_leakage(rows[:half], rows[half:], **how)
     return Evidence((*worst_of_each(study), *steps))
-
-
-def _batches(random_state: int, progress: Progress, effort: float) -> Evidence:
-    """Match gradients, which takes torch."""
-    repeats = max(1, round(3 * effort))
-    return Evidence(attack_batches(*_digits(), repeats=repeats, random_state=random_state, progress=progress))
 
 
 def _digits() -> tuple[NDArray[np.float64], NDArray[Any]]:
@@ -120,17 +129,6 @@ def _digits() -> tuple[NDArray[np.float64], NDArray[Any]]:
     digits = load("digits")
     assert digits.images is not None
     return digits.images[..., 0].astype(np.float64) / 255, np.asarray(digits.labels)
-
-
-def _pictures(faces: Dataset, random_state: int, progress: Progress, effort: float) -> Evidence:
-    return portraits(
-        faces,
-        public=PUBLIC,
-        private=PRIVATE,
-        photographs=cached_photographs(),
-        random_state=random_state,
-        progress=progress,
-    )
 
 
 def _coalitions(random_state: int, effort: float) -> Evidence:
@@ -148,17 +146,3 @@ def _hostile(progress: Progress, effort: float) -> Evidence:
     """Let everybody lie who may, under every scheme that promises something."""
     rows = [row for scheme in ("dphe", "bfv", "masks") for row in attack_scheme(scheme, progress=progress)]
     return Evidence((*rows, *failing_on_data()))
-
-
-def _cheats(faces: Dataset, random_state: int, progress: Progress, effort: float) -> Evidence:
-    return Evidence(cheat_findings(faces, public=PUBLIC, private=PRIVATE, random_state=random_state, progress=progress))
-
-
-def _holes(random_state: int, effort: float) -> Evidence:
-    return Evidence(tuple(hole.finding() for hole in holes(random_state)))
-
-
-def _sifts(faces: Dataset, random_state: int, progress: Progress, effort: float) -> Evidence:
-    return Evidence(
-        published_sift_findings(faces, public=PUBLIC, private=PRIVATE, random_state=random_state, progress=progress)
-    )

@@ -35,7 +35,7 @@ from blindsight.audit.membership import (
     of_exchange,
 )
 from blindsight.audit.subject import audit_subjects
-from blindsight.crypto.encoding import SlotPacking
+from blindsight.crypto.encoding import FixedPoint, SlotPacking
 from blindsight.crypto.wire import decode
 from blindsight.data import FeaturePipeline, load, pipeline
 from blindsight.data.dataset import Dataset
@@ -57,7 +57,7 @@ from blindsight.statement import PrivacyStatement
 from blindsight.sums.dphe import Shards
 from blindsight.sums.messages import Reply
 from blindsight.sums.noise import NoisePlan
-from blindsight.sums.terms import AGGREGATOR, HIDING_SCHEMES, SPARSE_SCHEMES, Terms
+from blindsight.sums.terms import AGGREGATOR, HIDING_SCHEMES, SPARSE_SCHEMES
 
 _FALSE_ALARM = 0.01
 
@@ -198,27 +198,9 @@ class RebuiltRun:
         return Game(X[known], answers[known], member[known])
 
 
-@dataclass(frozen=True, eq=False)
-class EncodedRound:
-    """The owners' updates of a recorded round, (owners, weights), and its sum, as the integers that were added up."""
-
-    updates: NDArray[np.int64]
-    total: NDArray[np.int64]
-    terms: Terms
-
-    @classmethod
-    def of(cls, recorded: RecordedRound) -> Self:
-        """Encode again what was sent, at the fixed point of classifiers."""
-        members = tuple(recorded.sent)
-        terms = Terms(
-            scheme="plain",
-            run="audit",
-            members=members,
-            dimension=recorded.total.size,
-            fraction_bits=fraction_bits(len(members), LARGEST_WEIGHT),
-        )
-        updates = np.array([terms.integers(update) for update in recorded.sent.values()])
-        return cls(updates, np.rint(recorded.total * 2.0**terms.fraction_bits).astype(np.int64), terms)
+def _fraction_bits(recorded: RecordedRound) -> int:
+    """Return the fixed point at which classifiers of so many owners are added up."""
+    return fraction_bits(len(recorded.sent), LARGEST_WEIGHT)
 
 
 @dataclass(frozen=True)
@@ -378,10 +360,13 @@ class _RoundAttack:
 
     def singles(self, effort: float) -> Evidence:
         """Look for weights of the sum that one owner alone changed."""
-        recorded, encoded = self._recorded, EncodedRound.of(self._recorded)
-        scattered = recorded.scheme == "block-dphe" and _scattered(encoded.updates, self._block)
+        recorded, bits = self._recorded, _fraction_bits(self._recorded)
+        updates, total = (
+            FixedPoint(bits).encode(numbers) for numbers in (list(recorded.sent.values()), recorded.total)
+        )
+        scattered = recorded.scheme == "block-dphe" and _scattered(updates, self._block)
         least = recorded.minimum_per_position
-        rows = tuple(single_findings(encoded.updates, encoded.total, recorded.scheme, least, scattered=scattered))
+        rows = tuple(single_findings(updates, total, recorded.scheme, least, scattered=scattered))
         if not rows:
             return Evidence((), notes=("no weight of the recorded sum was changed by one owner alone, or by two.",))
         if not self.sparse:  # the theorem is about DPHE; everybody else's sum shows as much, and nobody denies it
@@ -407,18 +392,15 @@ class _RoundAttack:
         """The recorded updates in a round between parties made for the audit."""
         recorded, size = self._recorded, self._size
         self._progress("playing the recorded round again", 0, None)
-        fixed_point = EncodedRound.of(recorded).terms.fraction_bits
-        if size is None:
-            return play(recorded.scheme, recorded.sent, fraction_bits=fixed_point)
-        return play(
-            recorded.scheme,
-            recorded.sent,
-            fraction_bits=fixed_point,
-            minimum_per_position=recorded.minimum_per_position,
-            capacity=min(recorded.total.size, size.ciphertexts * self._block),
-            key_bits=size.key_bits,
-            insecure=size.key_bits < 2048,
-        )
+        sparse: dict[str, Any] = {}
+        if size is not None:
+            sparse = {
+                "minimum_per_position": recorded.minimum_per_position,
+                "capacity": min(recorded.total.size, size.ciphertexts * self._block),
+                "key_bits": size.key_bits,
+                "insecure": size.key_bits < 2048,
+            }
+        return play(recorded.scheme, recorded.sent, fraction_bits=_fraction_bits(recorded), **sparse)
 
 
 def _as_it_is(update: Vector) -> Recovery:
@@ -435,7 +417,7 @@ def _scattered(updates: NDArray[np.int64], block: int) -> bool:
 
 
 def _members(run: RebuiltRun, effort: float, seed: int) -> Evidence:
-    """Ask the final model, and shadows of it, who was trained on."""
+    """Ask the final model, and shadows of it, who was trained on; a proven epsilon bounds what that shows."""
     target = f"the model of {run.study.answers[0]}" if run.study.multilabel else "the model"
     epsilon, delta = of_exchange(run.statement)
     return Evidence(

@@ -41,7 +41,7 @@ from blindsight.sift.ppls import PPLS
 from blindsight.sift.sift import Sift
 from blindsight.sift.stream import FRAMES, leak_over_frames, windows
 from blindsight.sift.trial import QUICK
-from blindsight.sift.verdict import Verification
+from blindsight.sift.verdict import AttackResult, Verification
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 from blindsight.statement import PrivacyStatement
@@ -213,7 +213,7 @@ class SiftAudit:
             claim=f"{self.given.policy}: nobody reads what is private {self.threshold:g} better than a blind guess",
             source="its verification" if self.accepted else "nobody: it was not verified",
             proven="by certificate, with its confidence" if found.certified else "nothing: it is measured",
-            attack=f"{found.best.attacker}, on {found.setting.rows:,} rows it was not made from",
+            attack=f"{telling(found).attacker}, on {found.setting.rows:,} rows it was not made from",
             details={"sentence": found.sentence, "limit": found.bound},
         )
 
@@ -222,7 +222,8 @@ def loss_finding(
     found: Verification, *, beyond: Verdict = "leaks", place: str = "best of the attackers", **words: Any
 ) -> Finding:
     """Return a row about the threshold of a verification; `beyond` is what it means that it is exceeded."""
-    best, (low, high) = found.best, found.best.interval
+    best = telling(found)
+    low, high = best.interval
     setting, why = found.setting, ""
     if found.verdict == "inconclusive" and high - 0.5 <= setting.threshold:  # the interval alone does not say why
         why = f"; with an app's rows perhaps {found.bound:.3g}"
@@ -237,6 +238,13 @@ def loss_finding(
         verdict=verdicts[found.verdict],
         **words | {"details": {"verdict of the verifier": found.verdict} | words.get("details", {})},
     )
+
+
+def telling(found: Verification) -> AttackResult:
+    """Return the attack that tells most: of a sift that is rejected, the one that is surest of it."""
+    if found.verdict != "reject":
+        return found.best
+    return max((one for one in found.results if one.folds == 1), key=lambda one: one.interval.low)
 
 
 def _certificate_finding(found: Verification, number: int) -> Finding:
@@ -345,7 +353,7 @@ def _several(found: Verification, whose: str, accepted: bool, attack: str, detai
         source="nobody",
         proven="nothing: a sift's statement excepts several releases about one person",
         attack=attack,
-        details=details | {"attacker": found.best.attacker},
+        details=details | {"attacker": telling(found).attacker},
     )
 
 
@@ -375,13 +383,13 @@ def search_hiding_places(
         alone = replace(verifier, attackers=(who,), confidence=confidence, stop_early=False)
         found[place] = alone.verify(shown, private, persons=persons, certified=False)
     progress("looking for hiding places", len(places), len(places))
-    worst = max(found, key=lambda place: found[place].priv_loss)
+    worst = max(found, key=lambda place: (found[place].verdict == "reject", found[place].priv_loss))
     return loss_finding(
         found[worst],
         place="in the place that tells most",
         claim=f"{policy}: nothing is hidden in other units, differences or digits of what is released",
         source="nobody",
         proven="nothing, unless hardened or certified",
-        attack=f"{found[worst].best.attacker}: {worst}",
+        attack=f"{telling(found[worst]).attacker}: {worst}",
         details={name: round(one.priv_loss, 4) for name, one in found.items()},
     )

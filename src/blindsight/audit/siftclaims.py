@@ -2,7 +2,7 @@
 
 The paper (Enev et al., ACSAC 2012) accepts a sift when five classifiers read the private attribute less than 10% above
 chance from what it releases. Each check here asks what somebody reads who does not stop there, on drawn faces whose
-persons are known. `hole_findings` tries eight ways around the verdicts of this library's own platform, on rows whose
+persons are known. `holes` tries eight ways around the verdicts of this library's own platform, on rows whose
 truth is known: what an earlier rule let through, and what becomes of it now.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.audit.finding import Finding, Interval, exactly
-from blindsight.audit.sift_audit import average_frames, loss_finding, pool_sifts
+from blindsight.audit.finding import Finding, Interval, Verdict, exactly
+from blindsight.audit.sift_audit import average_frames, loss_finding, pool_sifts, telling
 from blindsight.data.dataset import Dataset
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import PrivacyError
@@ -23,7 +23,7 @@ from blindsight.progress import Progress, silent
 from blindsight.sift.adaptive import Tries
 from blindsight.sift.attackers import PAPER
 from blindsight.sift.cheats import Cheat, Segments, answers_followed, collinear_pair, low_digits, xor_hash
-from blindsight.sift.ppls import PPLS, SiftLearner
+from blindsight.sift.ppls import PPLS
 from blindsight.sift.sift import LinearSift, Quantiser
 from blindsight.sift.trial import QUICK
 from blindsight.sift.verdict import Verification
@@ -38,42 +38,29 @@ CHEATS: tuple[Callable[..., Cheat], ...] = (collinear_pair, low_digits, xor_hash
 _CONFIDENCE, _THRESHOLD = 0.95, 0.10
 
 
-@dataclass(frozen=True, eq=False)
-class SiftTrial:
-    """Two parts of a labelled collection: the app makes sifts from the first, everything is judged on the second."""
+Parts = tuple[VerificationSet, VerificationSet]
+"""Of a labelled collection: the app makes sifts from the first, everything is judged on the second."""
 
-    developer: VerificationSet
-    judged: VerificationSet
-    public: str
-    private: str
 
-    @classmethod
-    def of(cls, dataset: Dataset, features: NDArray[Any], public: str, private: str, random_state: int) -> "SiftTrial":
-        """Divide a collection by persons."""
-        labels = {name: dataset.attribute(name) for name in (public, private)}
-        whole = VerificationSet(np.asarray(features, dtype=np.float32), labels, dataset.persons)
-        developer, judged = whole.divide(0.4, random_state=random_state)
-        return cls(developer, judged, public, private)
-
-    def answers(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the developer's public and private labels."""
-        return self.developer.labels[self.public], self.developer.labels[self.private]
+def parts_of(dataset: Dataset, features: NDArray[Any], public: str, private: str, random_state: int) -> Parts:
+    """Divide a collection by persons."""
+    labels = {name: dataset.attribute(name) for name in (public, private)}
+    whole = VerificationSet(np.asarray(features, dtype=np.float32), labels, dataset.persons)
+    return whole.divide(0.4, random_state=random_state)
 
 
 def cheat_findings(
     dataset: Dataset, *, public: str, private: str, random_state: int = 0, progress: Progress = silent
 ) -> tuple[Finding, ...]:
     """Let an app smuggle the private attribute past the paper's five attackers, and decode it."""
-    trial = SiftTrial.of(dataset, grey_pixels(dataset), public, private, random_state)
-    found = []
+    developer, judged = parts_of(dataset, grey_pixels(dataset), public, private, random_state)
+    verifier, found = Verifier(PAPER, random_state=random_state, stop_early=False, cross_fitted=0), []
     for done, make in enumerate(CHEATS):
         progress("apps that cheat the verifier", done, len(CHEATS))
-        cheat = make(trial.developer.features, *trial.answers())
-        released = cheat.release(trial.judged.features)
-        verification = _paper_verifier(random_state).verify(
-            released, trial.judged.private([private]), persons=trial.judged.persons, certified=False
-        )
-        found.append(_cheat_finding(cheat, released, verification, trial))
+        cheat = make(developer.features, developer.labels[public], developer.labels[private])
+        released = cheat.release(judged.features)
+        verification = verifier.verify(released, judged.private([private]), persons=judged.persons, certified=False)
+        found.append(_cheat_finding(cheat, released, verification, private, judged.labels[private]))
     return tuple(found)
 
 
@@ -84,15 +71,19 @@ def published_sift_findings(
     pixels = PixelFeatures(max_components=COMPONENTS, random_state=random_state)
     assert dataset.images is not None
     features = pixels.fit(dataset.images).transform(dataset.images)
-    trial = SiftTrial.of(dataset, features, public, private, random_state)
+    developer, data = parts_of(dataset, features, public, private, random_state)
+
+    def fitted(learner: PPLS, part: VerificationSet) -> LinearSift:
+        sift: LinearSift = learner.fit(part.features, part.labels[public], part.labels[private]).sift_
+        return sift
+
     verifier = Verifier(random_state=random_state, stop_early=False, cross_fitted=0)
-    sift = _fitted(PPLS(5, 1.0, scale=False), trial.developer, trial)
-    data, hidden = trial.judged, trial.judged.private([private])
+    sift, hidden = fitted(PPLS(5, 1.0, scale=False), developer), data.private([private])
     progress("stronger attackers", 0, None)
     stronger = verifier.verify(sift.apply(data.features), hidden, persons=data.persons, certified=False)
     progress("two apps together", 0, None)
-    halves = trial.developer.divide(0.5, random_state=random_state)
-    apps = [_fitted(PPLS(1, np.inf, scale=False), half, trial) for half in halves]
+    halves = developer.divide(0.5, random_state=random_state)
+    apps = [fitted(PPLS(1, np.inf, scale=False), half) for half in halves]
     pooled = pool_sifts(apps, [private], data, verifier)
     progress("many frames", 0, None)
     assert data.persons is not None
@@ -109,17 +100,10 @@ def grey_pixels(dataset: Dataset) -> NDArray[np.float32]:
     return np.asarray(np.rint(grey.mean(axis=(2, 4))), dtype=np.float32).reshape(len(images), -1)
 
 
-def _paper_verifier(random_state: int) -> Verifier:
-    return Verifier(PAPER, random_state=random_state, stop_early=False, cross_fitted=0)
-
-
-def _fitted(learner: SiftLearner, data: VerificationSet, trial: SiftTrial) -> Any:
-    return learner.fit(data.features, data.labels[trial.public], data.labels[trial.private]).sift_
-
-
-def _cheat_finding(cheat: Cheat, released: NDArray[Any], verification: Verification, trial: SiftTrial) -> Finding:
+def _cheat_finding(
+    cheat: Cheat, released: NDArray[Any], verification: Verification, private: str, truth: NDArray[Any]
+) -> Finding:
     """Judge the paper's rule, five estimates within a threshold: refuted where it accepts what an app reads."""
-    truth = trial.judged.labels[trial.private]
     known = truth >= 0
     told = truth[known], cheat.decode(released)[known]
     read = balanced_accuracy_interval(*told, confidence=_CONFIDENCE)
@@ -130,7 +114,7 @@ def _cheat_finding(cheat: Cheat, released: NDArray[Any], verification: Verificat
         claim=f"what five classifiers read less than {threshold:g} above chance gives little away ({cheat.name})",
         source=PAPER_SOURCE,
         proven="nothing",
-        measure=f"PrivLoss of {trial.private}, read by the app that made the sift",
+        measure=f"PrivLoss of {private}, read by the app that made the sift",
         measured=Interval(balanced_accuracy(*told) - 0.5, read.low - 0.5, read.high - 0.5, _CONFIDENCE),
         verdict="refuted" if fooled else "not refuted",
         attack=f"{cheat.name}: the app hides the attribute where the verifier does not look",
@@ -150,7 +134,7 @@ def _ppls_finding(verification: Verification) -> Finding:
         f"attribute less than {verification.setting.threshold:g} better than a blind guess",
         source=f"after {PAPER_SOURCE}",
         proven="nothing",
-        attack=f"attackers beyond the paper's five; the best is {verification.best.attacker}",
+        attack=f"attackers beyond the paper's five; the best is {telling(verification).attacker}",
     )
 
 
@@ -167,23 +151,34 @@ class Hole:
     now: bool
 
     def finding(self) -> Finding:
-        """Return the hole as a line of an audit."""
+        """Return the hole as a line of an audit; where there was nothing to read, nothing was tried."""
+        verdict: Verdict = "refuted" if self.now else "not refuted"
         return Finding(
             claim=f"{self.name} is not let out",
             source="this library's platform",
             proven="nothing" if "learning curve" in self.rule else self.rule,
             measure="PrivLoss of whoever made it, if it is let out",
             measured=exactly(self.read if self.now else 0.0),  # of these rows
-            verdict="refuted" if self.now and self.read > _THRESHOLD else "not refuted",
+            verdict=verdict if self.read > _THRESHOLD else "undecided",
             attack=f"{self.name}; kept in by: {self.rule}",
             details={"PrivLoss if it were let out": self.read, "an earlier rule let it out": self.before},
         )
 
 
+def hole(name: str, rng: np.random.Generator, rows: int) -> Hole:
+    """Try one way."""
+    rule, attempt = HOLES[name]
+    return Hole(name, rule, *attempt(rng, rows))
+
+
 def holes(random_state: int = 0, *, rows: int = 3000) -> tuple[Hole, ...]:
     """Try all eight ways."""
     rng = np.random.default_rng(random_state)
-    return tuple(hole(rng, rows) for hole in HOLES.values())
+    return tuple(hole(name, rng, rows) for name in HOLES)
+
+
+Tried = tuple[float, bool, bool]
+"""What is read if it goes out, whether an earlier rule let it out, and whether this one does."""
 
 
 def _accepts(released: NDArray[Any], labels: dict[str, NDArray[np.int8]], *, certified: bool, **more: Any) -> bool:
@@ -199,17 +194,17 @@ def _bits(rng: np.random.Generator, rows: int) -> NDArray[np.int8]:
     return rng.integers(0, 2, rows).astype(np.int8)
 
 
-def _wide(rng: np.random.Generator, rows: int) -> Hole:
+def _wide(rng: np.random.Generator, rows: int) -> Tried:
     """Sixty numbers whose products tell: 1,500 rows teach nobody which, an app's own might."""
     X = rng.standard_normal((rows, 60))
     score = np.sum(X[:, :30] * X[:, 30:], axis=1)
     hidden = {"hidden": (score > 0).astype(np.int8)}
     found = Verifier((PAPER[0], *QUICK), stop_early=False, cross_fitted=0).verify(X, hidden, certified=False)
     before, now = max(result.limit for result in found.results) <= 0.5 + _THRESHOLD, found.verdict == "accept"
-    return Hole("a release too wide for the rows", "a learning curve", _read(hidden["hidden"], score > 0), before, now)
+    return _read(hidden["hidden"], score > 0), before, now
 
 
-def _adaptive(rng: np.random.Generator, rows: int) -> Hole:
+def _adaptive(rng: np.random.Generator, rows: int) -> Tried:
     """A thousand and more answers teach which sift looks harmless on these rows."""
     drawn, count, tries = Segments.draw(rows, random_state=int(rng.integers(1 << 30))), iter(range(1, 10_000)), Tries()
 
@@ -229,10 +224,10 @@ def _adaptive(rng: np.random.Generator, rows: int) -> Hole:
         return True
 
     got, kept = (answers_followed(drawn, rule, 1500, random_state=0) for rule in (forgetful, careful))
-    return Hole("a sift fitted to answers", "one error for all tries", got, got > _THRESHOLD, kept > _THRESHOLD)
+    return got, got > _THRESHOLD, kept > _THRESHOLD
 
 
-def _momentary(rng: np.random.Generator, rows: int) -> Hole:
+def _momentary(rng: np.random.Generator, rows: int) -> Tried:
     """Two frames of a person tell their difference, though each is drowned by an offset of the person."""
     smiles, offset = _bits(rng, rows).reshape(-1, 2), 20 * rng.standard_normal((rows // 2, 1))
     released = offset + smiles + 0.05 * rng.standard_normal(smiles.shape)
@@ -242,11 +237,10 @@ def _momentary(rng: np.random.Generator, rows: int) -> Hole:
     asked = {"in frame 1": smiles[:, 0], "where it changes": changes}
     now = all(_accepts(released, {name: labels}, certified=False) for name, labels in asked.items())
     there = changes >= 0
-    read = _read(changes[there], released[there, 0] > released[there, 1])
-    return Hole("the difference of two frames", "every frame's label, given the window", read, before, now)
+    return _read(changes[there], released[there, 0] > released[there, 1]), before, now
 
 
-def _strange(rng: np.random.Generator, rows: int) -> Hole:
+def _strange(rng: np.random.Generator, rows: int) -> Tried:
     """A sift of one symbol that becomes two where a frame is drawn around the photo."""
     X = rng.standard_normal((rows, 8)).astype(np.float32)
     hidden = (X[:, 0] > 0).astype(np.int8)
@@ -257,10 +251,10 @@ def _strange(rng: np.random.Generator, rows: int) -> Hole:
     framed = np.where(axes[1] == 1, np.float32(21), X)
     before = _accepts(trigger.apply(X), {"hidden": hidden}, certified=True)
     read, left = (_read(hidden, trigger.apply(seen)[:, 0]) for seen in (framed, data.support.clip(framed)))
-    return Hole("a frame that switches a sift", "the support of the verification rows", read, before, left > _THRESHOLD)
+    return read, before, left > _THRESHOLD
 
 
-def _overflow(rng: np.random.Generator, rows: int) -> Hole:
+def _overflow(rng: np.random.Generator, rows: int) -> Tried:
     """A number that overflows exactly where somebody has the attribute: an error would tell."""
     hidden = _bits(rng, rows)
     X = np.where(hidden[:, None] == 1, 1e30, rng.standard_normal((rows, 2))).astype(np.float32)
@@ -273,16 +267,10 @@ def _overflow(rng: np.random.Generator, rows: int) -> Hole:
     released = sift.apply(X)
     silent_now = bool(np.isfinite(released).all())
     now = _accepts((released == 0).astype(np.int64), {"hidden": hidden}, certified=True)
-    return Hole(
-        "an overflow as a symbol",
-        "a fixed release, counted",
-        _read(hidden, told),
-        bool(told.any()),
-        now or not silent_now,
-    )
+    return _read(hidden, told), bool(told.any()), now or not silent_now
 
 
-def _jackpot(rng: np.random.Generator, rows: int) -> Hole:
+def _jackpot(rng: np.random.Generator, rows: int) -> Tried:
     """A rare symbol gives 4% of those who have the attribute away, and nobody else ever gets it."""
     hidden = _bits(rng, rows)
     rare = (rng.random(rows) < 0.04) & (hidden == 1)
@@ -290,19 +278,19 @@ def _jackpot(rng: np.random.Generator, rows: int) -> Hole:
     before = _accepts(symbols, {"hidden": hidden}, certified=True, exempt=1.0)
     now = _accepts(symbols, {"hidden": hidden}, certified=True)
     surely = float((hidden[rare] == 1).mean()) - 0.5
-    return Hole("a jackpot symbol", "a bound on how many a symbol gives away", surely, before, now)
+    return surely, before, now
 
 
-def _pair(rng: np.random.Generator, rows: int) -> Hole:
+def _pair(rng: np.random.Generator, rows: int) -> Tried:
     """Whether two attributes differ, and neither by itself."""
     first, second = _bits(rng, rows), _bits(rng, rows)
     told = (first ^ second)[:, None] + 0.2 * rng.standard_normal((rows, 1))
     before = all(_accepts(told, {"one": column}, certified=False) for column in (first, second))
     now = _accepts(told, {"one": first, "other": second}, certified=False)
-    return Hole("the XOR of two attributes", "joint attackers", _read(first ^ second, told[:, 0] > 0.5), before, now)
+    return _read(first ^ second, told[:, 0] > 0.5), before, now
 
 
-def _few_rows(rng: np.random.Generator, rows: int) -> Hole:
+def _few_rows(rng: np.random.Generator, rows: int) -> Tried:
     """Symbols of few rows each, in which no list of attackers finds its way."""
     count = int(np.log2(rows / 23)) - 1  # as many symbols as may be certified
     hidden, bits = _bits(rng, rows), _bits(rng, count * rows).reshape(-1, count)
@@ -311,18 +299,17 @@ def _few_rows(rng: np.random.Generator, rows: int) -> Hole:
         Verifier(PAPER[:1], cross_fitted=0).verify(symbols, {"hidden": hidden}, certified=False).verdict == "accept"
     )
     now = _accepts(symbols, {"hidden": hidden}, certified=True)
-    read = _read(hidden, symbols.sum(axis=1) % 2)
-    return Hole("symbols of few rows, judged by attackers", "certificate or refusal", read, before, now)
+    return _read(hidden, symbols.sum(axis=1) % 2), before, now
 
 
-HOLES: dict[str, Callable[[np.random.Generator, int], Hole]] = {
-    "a release too wide for the rows": _wide,
-    "a sift fitted to answers": _adaptive,
-    "the difference of two frames": _momentary,
-    "a frame that switches a sift": _strange,
-    "an overflow as a symbol": _overflow,
-    "a jackpot symbol": _jackpot,
-    "the XOR of two attributes": _pair,
-    "symbols of few rows, judged by attackers": _few_rows,
+HOLES: dict[str, tuple[str, Callable[[np.random.Generator, int], Tried]]] = {
+    "a release too wide for the rows": ("a learning curve", _wide),
+    "a sift fitted to answers": ("one error for all tries", _adaptive),
+    "the difference of two frames": ("every frame's label, given the window", _momentary),
+    "a frame that switches a sift": ("the support of the verification rows", _strange),
+    "an overflow as a symbol": ("a fixed release, counted", _overflow),
+    "a jackpot symbol": ("a bound on how many a symbol gives away", _jackpot),
+    "the XOR of two attributes": ("joint attackers", _pair),
+    "symbols of few rows, judged by attackers": ("certificate or refusal", _few_rows),
 }
-"""The ways around a verdict, by name."""
+"""The ways around a verdict: what keeps each in now, and an attempt."""

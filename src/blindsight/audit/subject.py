@@ -39,6 +39,9 @@ Run = Callable[[NDArray[np.bool_], ByteSource], NDArray[np.float64]]
 """Runs a mechanism once on records chosen by these coins; scores each coin, positive where it seems to be true and
 further from 0 the surer that is."""
 
+AUDITOR = "the auditor"
+"""The source of what is said of the auditor itself."""
+
 _TIMED_RUNS = 2000  # cheap ones; of expensive mechanisms as many fewer
 
 
@@ -103,7 +106,7 @@ class EpsilonAudit:
         return replace(
             self.finding(),
             claim=f"self-test: {self.claim.name} {'is found out' if planted else 'is acquitted'}",
-            source="the auditor",
+            source=AUDITOR,
             proven="planted: it loses more than it says" if planted else self.claim.proven,
             verdict=noticed if planted else "refuted" if self.refuted else "not refuted",
         )

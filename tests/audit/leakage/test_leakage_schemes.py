@@ -7,7 +7,14 @@ import pytest
 
 from blindsight.audit.leakage.networks import recover_layer_input
 from blindsight.audit.leakage.recovery import RECOVERED, Candidate, Recovery, cosine
-from blindsight.audit.leakage.schemes import Recorder, attack_schemes, guesses_from_view, leaky_cases
+from blindsight.audit.leakage.schemes import (
+    Recorder,
+    attack_schemes,
+    attack_view,
+    guesses_from_view,
+    leaky_cases,
+    view_finding,
+)
 from blindsight.crypto.permutation import SecretPermutation
 from blindsight.crypto.wire import decode
 from blindsight.data.features import Standardiser
@@ -150,6 +157,20 @@ def test_the_aggregators_view_is_read_owner_by_owner(scheme):
         assert "hidden" in repr(guesses)
     with pytest.raises(InputError, match="'dia'"):
         guesses_from_view(recorder.received, "dia", 50)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_so_few_weights_that_every_guess_is_near_are_no_leak(size):
+    """Sound rounds; of some hundred guesses one has a |cosine| of .99. Four alarms of 1% in eight come once in 10^6."""
+    verdicts, members, generator = [], ("ann", "bob", "cem"), science(1)
+    for _ in range(8):
+        recorder = Recorder()
+        updates = {member: generator.normal(size=size) for member in members}
+        open_session("masks", members=members, dimension=size, record=recorder).round(updates, 0)
+        verdicts.append(
+            view_finding(attack_view(recorder.received, updates, random_state=generator), "masks", "").verdict
+        )
+    assert verdicts.count("at chance") > 4
 
 
 def test_rounds_are_told_apart():

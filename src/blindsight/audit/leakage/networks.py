@@ -10,7 +10,7 @@ A plain step of SGD sends a multiple of [dW | db] = g [x | 1]^T, and so do sever
 the network's first (x is the picture itself then; behind convolutions x is what they make of it). The matrix has rank
 one, so a *part* of it is enough: an upload of the largest or of random entries (Shokri & Shmatikov 2015, theta_u) shows
 x wherever the uploaded entries hang together by rows and columns, and its length if one of them is a bias. For several
-pictures the rows are mixtures; a unit that only one of them switched on (ReLU) still shows that one (`row_ratios`).
+pictures the rows are mixtures; a unit that only one of them switched on (ReLU) still shows that one.
 
 *Adam and RMSProp* (`undo_division`). A first step divides every entry g by its own size: it sends rate g / (a |g| + e),
 where e = 1e-8 and a = 1 (Adam) or .1 (RMSProp). In that step u the entry stands as e u / (rate - a |u|), as far as
@@ -25,12 +25,12 @@ are not undone.
 *A small batch* (`match_gradient`): dummies are changed until their gradient is the one that was sent. Zhu, Liu & Han,
 "Deep leakage from gradients" (NeurIPS 2019), with their squared distance of gradients or with the cosine of Geiping et
 al., "Inverting gradients" (NeurIPS 2020), which needs no learning rate but is more often caught in the corners of ReLU
-networks; minimised by L-BFGS from several random starts, the best match is kept. Labels are read off the gradient of
-the last bias: for the mean cross-entropy it is mean(p - onehot(y)), negative for classes that are there (Zhao, Mopuri &
-Bilen, iDLG, 2020). There is no guarantee: whether it finds the pictures depends on the network. Few parameters per
-picture, many pictures, flat activations and dropped entries all help the victim. So a failure is not evidence of
-privacy; a success is of leak. `attack_batches` takes a small convolutional network with smooth activations, as in Zhu
-et al., with weights nobody has trained yet: the situation of a first round, and the easiest for an attacker.
+networks; minimised by L-BFGS from several random starts, the best match is kept. The attacker is told the labels, which
+the gradient of the last bias gives away anyhow (`labels_from_gradient`; Zhao, Mopuri & Bilen, iDLG, 2020). There is no
+guarantee: whether it finds the pictures depends on the network. Few parameters per picture, many pictures, flat
+activations and dropped entries all help the victim. So a failure is not evidence of privacy; a success is of leak.
+`attack_batches` takes a small convolutional network with smooth activations, as in Zhu et al., with weights nobody has
+trained yet: the situation of a first round, and the easiest for an attacker.
 """
 
 import copy
@@ -123,14 +123,6 @@ def undo_division(
     return undone
 
 
-def row_ratios(update: Update, layout: ParameterLayout, layer: str | None = None) -> NDArray[np.float64]:
-    """Return dW_r / db_r for every unit r whose bias moved: samples, or mixtures of those that switched the unit on."""
-    _, gradients, _ = _layer_gradients(update, layout, layer)
-    moved = gradients[gradients[:, -1] != 0]
-    ratios: NDArray[np.float64] = moved[:, :-1] / moved[:, -1:]
-    return ratios
-
-
 def linear_layers(layout: ParameterLayout) -> tuple[str, ...]:
     """Return the names of the layers with a matrix of weights and a bias, in order."""
     shapes = dict(zip(layout.names, layout.shapes, strict=True))
@@ -204,7 +196,6 @@ def _fit(matrix: NDArray[np.float64], seen: NDArray[np.bool_], other: Vector) ->
 
 
 Objective = Literal["cosine", "squares", "signs"]
-MAX_BATCH = 8
 _SOFT = 0.1  # of a gradient's mean size: about so large an entry has half a sign
 
 
@@ -213,7 +204,6 @@ class MatchedBatch:
     """The pictures whose gradient matches best, in no particular order, and how well: 0 is perfect."""
 
     pictures: NDArray[np.float64]
-    labels: tuple[int, ...]
     mismatch: float
 
     def __repr__(self) -> str:
@@ -230,44 +220,68 @@ class MatchedBatch:
 def match_gradient(
     model: Any,
     gradient: ArrayLike,
+    labels: Sequence[int],
     *,
     shape: tuple[int, ...],
-    batch: int,
-    labels: tuple[int, ...] | None = None,
     uploaded: ArrayLike | None = None,
     objective: Objective = "squares",
     smoothness: float = 0.0,
     iterations: int = 100,
     restarts: int = 1,
     random_state: int | np.random.Generator | None = None,
-    progress: Progress = silent,
 ) -> MatchedBatch:
-    """Return pictures of this `shape` whose mean cross-entropy under a torch `model` has this gradient.
+    """Return pictures with these labels whose mean cross-entropy under a torch `model` has this gradient.
 
     `model` must have the parameters at which the gradient was taken; it is not changed. `gradient` is in the order of
     its trainable parameters; with the cosine, minus an update is as good, and with the signs, minus a first step of
-    Adam or RMSProp. Only the entries marked in `uploaded` are compared, all by default. `labels` are read off the
-    gradient if not given. `smoothness` times the mean difference of neighbouring pixels is added to the objective: the
-    prior of Geiping et al. (2020), for pictures of 32x32 and more.
+    Adam or RMSProp. Only the entries marked in `uploaded` are compared, all by default. `smoothness` times the mean
+    difference of neighbouring pixels is added to the objective: the prior of Geiping et al. (2020), for pictures of
+    32x32 and more.
     """
     if objective not in get_args(Objective):
         raise UnknownNameError("objective", objective, get_args(Objective))
-    if not 1 <= batch <= MAX_BATCH or iterations < 1 or restarts < 1:
-        raise InputError(
-            f"matching takes a batch of 1 to {MAX_BATCH}, an iteration and a start or more; got a batch of {batch}, "
-            f"{iterations} iterations and {restarts} starts."
+    torch = require("torch", extra="deep", purpose="matching gradients")
+    model = copy.deepcopy(model).double()
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    whole, size = np.asarray(gradient, dtype=np.float64), sum(parameter.numel() for parameter in parameters)
+    if whole.shape != (size,):
+        raise InputError(f"the model has {size} trainable numbers; got a gradient of shape {whole.shape}.")
+    marked = np.arange(size) if uploaded is None else np.flatnonzero(uploaded)
+    if not whole[marked].any():
+        raise InputError("the gradient is zero wherever it was uploaded: there is nothing to match.")
+    target, places, classes = torch.from_numpy(whole[marked]), torch.from_numpy(marked), torch.tensor(labels)
+
+    def mismatch(pictures: Any) -> Any:
+        loss = torch.nn.functional.cross_entropy(model(pictures), classes)
+        parts = torch.autograd.grad(loss, parameters, create_graph=True)
+        found = torch.cat([part.flatten() for part in parts])[places]
+        if objective == "squares":
+            return torch.sum((found - target) ** 2) / torch.sum(target**2)
+        if objective == "signs":
+            sizes = found.abs()
+            return torch.mean((found / (sizes + _SOFT * sizes.mean()) - target.sign()) ** 2)
+        return 1 - torch.nn.functional.cosine_similarity(found, target, dim=0)
+
+    def minimised(start: NDArray[np.float64]) -> MatchedBatch:
+        pictures = torch.from_numpy(start).requires_grad_(True)
+        optimiser = torch.optim.LBFGS(
+            [pictures], max_iter=iterations, line_search_fn="strong_wolfe", tolerance_grad=1e-12, tolerance_change=1e-14
         )
-    matcher = _Matcher(model, gradient, uploaded, objective, smoothness)
-    classes = labels if labels is not None else labels_from_gradient(matcher.last_bias(), batch)
-    generator, best = science(random_state), None
-    for attempt in range(restarts):
-        start = generator.normal(size=(batch, *shape))
-        found = matcher.minimise(start, classes, iterations)
-        if best is None or found.mismatch < best.mismatch:
-            best = found
-        progress("matching gradients", attempt + 1, restarts)
-    assert best is not None
-    return best
+
+        def closure() -> Any:
+            optimiser.zero_grad()
+            total = mismatch(pictures)
+            if smoothness:  # total variation per pixel
+                total = total + smoothness * sum(pictures.diff(dim=axis).abs().mean() for axis in (-1, -2))
+            total.backward(inputs=[pictures])
+            return total
+
+        optimiser.step(closure)
+        return MatchedBatch(pictures.detach().numpy(), float(mismatch(pictures).detach()))
+
+    generator = science(random_state)
+    found = (minimised(generator.normal(size=(len(labels), *shape))) for _ in range(restarts))
+    return min(found, key=lambda one: one.mismatch)
 
 
 def labels_from_gradient(bias_gradient: ArrayLike, batch: int) -> tuple[int, ...]:
@@ -286,70 +300,6 @@ def labels_from_gradient(bias_gradient: ArrayLike, batch: int) -> tuple[int, ...
         found.append(int(np.argmax(missing)))
         missing[found[-1]] -= 1
     return tuple(sorted(found))
-
-
-class _Matcher:
-    """A copy of the model in double precision, and the gradient to be matched."""
-
-    def __init__(
-        self, model: Any, gradient: ArrayLike, uploaded: ArrayLike | None, objective: Objective, smoothness: float
-    ) -> None:
-        self._smoothness = smoothness
-        self._torch = require("torch", extra="deep", purpose="matching gradients")
-        self._model = copy.deepcopy(model).double()
-        self._parameters = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
-        target = np.asarray(gradient, dtype=np.float64)
-        size = sum(parameter.numel() for parameter in self._parameters)
-        marked = np.ones(size, dtype=np.bool_) if uploaded is None else np.asarray(uploaded, dtype=np.bool_)
-        if target.shape != (size,) or marked.shape != (size,):
-            raise InputError(f"the model has {size} trainable numbers; got a gradient of shape {target.shape}.")
-        if not target[marked].any():
-            raise InputError("the gradient is zero wherever it was uploaded: there is nothing to match.")
-        self._whole, self._objective = target, objective
-        self._marked = self._torch.from_numpy(np.flatnonzero(marked))
-        self._target = self._torch.from_numpy(target[marked])
-
-    def last_bias(self) -> Vector:
-        """Return the gradient of the last bias, which must be the last parameter."""
-        if self._parameters[-1].dim() != 1:
-            raise InputError("labels are read off the bias of the last layer, and it has none. Give the labels.")
-        return self._whole[-self._parameters[-1].numel() :]
-
-    def minimise(self, start: NDArray[np.float64], labels: tuple[int, ...], iterations: int) -> MatchedBatch:
-        """Return the pictures that L-BFGS reaches from `start`."""
-        torch = self._torch
-        pictures, classes = torch.from_numpy(start).requires_grad_(True), torch.tensor(labels)
-        optimiser = torch.optim.LBFGS(
-            [pictures], max_iter=iterations, line_search_fn="strong_wolfe", tolerance_grad=1e-12, tolerance_change=1e-14
-        )
-
-        def closure() -> Any:
-            optimiser.zero_grad()
-            mismatch = self._mismatch(pictures, classes) + self._roughness(pictures)
-            mismatch.backward(inputs=[pictures])
-            return mismatch
-
-        optimiser.step(closure)
-        final = float(self._mismatch(pictures, classes).detach())
-        return MatchedBatch(pictures.detach().numpy(), labels, final)
-
-    def _roughness(self, pictures: Any) -> Any:
-        """Return the total variation per pixel, weighed."""
-        if not self._smoothness:
-            return 0.0
-        return self._smoothness * sum(pictures.diff(dim=axis).abs().mean() for axis in (-1, -2))
-
-    def _mismatch(self, pictures: Any, classes: Any) -> Any:
-        torch = self._torch
-        loss = torch.nn.functional.cross_entropy(self._model(pictures), classes)
-        parts = torch.autograd.grad(loss, self._parameters, create_graph=True)
-        gradient = torch.cat([part.flatten() for part in parts])[self._marked]
-        if self._objective == "squares":
-            return torch.sum((gradient - self._target) ** 2) / torch.sum(self._target**2)
-        if self._objective == "signs":
-            sizes = gradient.abs()
-            return torch.mean((gradient / (sizes + _SOFT * sizes.mean()) - self._target.sign()) ** 2)
-        return 1 - torch.nn.functional.cosine_similarity(gradient, self._target, dim=0)
 
 
 def attack_batches(
@@ -389,9 +339,8 @@ def attack_batches(
                 matched = match_gradient(
                     model,
                     gradient,
+                    classes[chosen].tolist(),
                     shape=images.shape[1:],
-                    batch=batch,
-                    labels=tuple(int(label) for label in classes[chosen]),
                     uploaded=top_entries(gradient, share),
                     objective=objective,
                     smoothness=smoothness,

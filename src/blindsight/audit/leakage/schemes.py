@@ -123,54 +123,44 @@ def leaky_cases(
     weights = generator.normal(size=size) * 0.3 / np.sqrt(size) / np.mean(np.linalg.norm(rows, axis=1))
     labels = generator.choice([-1, 1], size=len(owners))
     return (
-        _step_case("hinge", owners, private, labels, weights, "hinge"),
-        _step_case("logistic", owners, private, labels, weights, "logistic"),
-        _sparse(_step_case("sparse hinge", owners, private, labels, weights, "hinge")),
-        _average_case(owners, private, weights),
+        _linear_case("hinge", owners, private[:, :1], labels, weights),
+        _linear_case("logistic", owners, private[:, :1], labels, weights, loss="logistic"),
+        _sparse(_linear_case("sparse hinge", owners, private[:, :1], labels, weights)),
+        _linear_case("average of one class", owners, private, [-1] * len(owners), weights, label=-1),  # Eq. 5
         _network_case(owners, private, labels, generator),
     )
 
 
-def _step_case(
+def _linear_case(
     name: str,
     owners: tuple[str, ...],
     private: NDArray[np.float64],
-    labels: NDArray[np.int64],
+    labels: ArrayLike,
     weights: Vector,
-    loss: Loss,
+    *,
+    loss: Loss = "hinge",
+    label: int | None = None,
 ) -> Case:
-    """Every owner makes one step on one sample."""
-    updates = {}
-    for owner, samples, label in zip(owners, private, labels, strict=True):
-        stepped = gradient_step(weights, samples[:1], [label], loss=loss, learning_rate=LEARNING_RATE, penalty=PENALTY)
-        updates[owner] = stepped - weights
+    """Every owner makes one step on the mean loss of its samples, all of one class, which the attacker may know.
+
+    What can come back is the mean of those not classified well: of a single sample, the sample.
+    """
+    updates, means = {}, {}
+    step: dict[str, Any] = {"loss": loss, "learning_rate": LEARNING_RATE, "penalty": PENALTY}
+    for owner, samples, sign in zip(owners, private, np.asarray(labels), strict=True):
+        updates[owner] = gradient_step(weights, samples, [sign] * len(samples), **step) - weights
+        means[owner] = samples[(sign * (samples @ weights) <= 1) | (len(samples) == 1)].mean(axis=0)
 
     def attack(update: Vector) -> Recovery:
-        return recover_sample(weights, weights + update, LEARNING_RATE, PENALTY, loss=loss)
+        return recover_sample(weights, weights + update, LEARNING_RATE, PENALTY, loss=loss, label=label)
 
-    return Case(name, updates, dict(zip(owners, private[:, 0], strict=True)), attack)
+    return Case(name, updates, means, attack)
 
 
 def _sparse(case: Case) -> Case:
     """Every owner sends the largest entries only."""
     sparse = {owner: np.where(top_entries(update, KEPT), update, 0.0) for owner, update in case.updates.items()}
     return replace(case, updates=sparse, kept=KEPT)
-
-
-def _average_case(owners: tuple[str, ...], private: NDArray[np.float64], weights: Vector) -> Case:
-    """Every owner makes one step on the mean loss of samples of the negative class (Eq. 5)."""
-    updates, means = {}, {}
-    for owner, samples in zip(owners, private, strict=True):
-        stepped = gradient_step(
-            weights, samples, [-1] * len(samples), loss="hinge", learning_rate=LEARNING_RATE, penalty=PENALTY
-        )
-        updates[owner] = stepped - weights
-        means[owner] = samples[-(samples @ weights) <= 1].mean(axis=0)
-
-    def attack(update: Vector) -> Recovery:
-        return recover_sample(weights, weights + update, LEARNING_RATE, PENALTY, label=-1)
-
-    return Case("average of one class", updates, means, attack)
 
 
 def _network_case(
@@ -231,7 +221,7 @@ class Recorder:
 
     def forget_rounds(self) -> None:
         """Keep only the set-up: a round's messages are read with it."""
-        self.received = [message for message in self.received if _is(message, Setup)]
+        self.received = [message for message in self.received if is_message(message, Setup)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +244,7 @@ def guesses_from_view(received: Sequence[bytes], owner: str, dimension: int) -> 
             f"the aggregator's view has no message of {owner!r}. Record the round: open_session(..., record=...)."
         )
     rows = [row for reply in replies for part in (reply.receipt, reply.body) for row in stretches(part, dimension)]
-    setups = [decode(message, Setup) for message in received if _is(message, Setup)]
+    setups = [decode(message, Setup) for message in received if is_message(message, Setup)]
     terms = [Terms.from_bytes(decode(setup.roster, RosterMessage).terms) for setup in setups]
     if not terms or not terms[0].sparse:
         return OwnerGuesses(_stacked(rows, dimension), None, 1)
@@ -353,7 +343,7 @@ def _leaves(message: bytes) -> Iterator[tuple[str, bytes]]:
         data = _bytes_of(getattr(found, part.name))
         if data is None or (isinstance(found, Shards) and part.name == "places"):
             continue
-        if _is(data, *_MESSAGES):
+        if is_message(data, *_MESSAGES):
             yield from _leaves(data)
         else:
             yield f"{type(found).__name__}.{part.name}", data
@@ -370,7 +360,8 @@ def _bytes_of(value: Any) -> bytes | None:
     return None
 
 
-def _is(data: bytes, *kinds: type[Message]) -> bool:
+def is_message(data: bytes, *kinds: type[Message]) -> bool:
+    """Tell whether bytes are a message of one of these kinds."""
     try:
         decode(data, *kinds)
     except MessageError:
