@@ -136,7 +136,8 @@ def test_bad_input_is_refused_in_one_sentence():
         (lambda: fit_linear(features[:9], images), "10, 9 rows"),
         (lambda: fit_linear(features[:1], images[:1]), "2 pictures"),
         (lambda: fit_linear(features, images, np.zeros(10)), "2 persons"),
-        (lambda: fit_linear(features, images, [1, 2])[0], "needs its person"),
+        (lambda: fit_linear(features, images, [1, 2]), "needs its person"),
+        (lambda: fit_linear(features, images, penalty=0.0), "above 0"),
     ]:
         with pytest.raises(InputError, match=message):
             call()
@@ -242,8 +243,11 @@ def test_what_cannot_be_compared_or_matched_is_refused():
     gallery, known = people()
     given = {"probes": gallery[:4], "gallery": gallery, "probe_persons": known[:4], "gallery_persons": known}
     for change, words in [
+        ({"probes": np.ones((4, 29))}, "29 and 30"),
+        ({"probe_persons": [0, 1]}, "needs its person"),
         ({"probe_persons": [0, 1, 2, 99]}, "in the gallery"),
         ({"gallery_persons": np.zeros(80)}, "2 persons"),
+        ({"gallery": np.array(["face"])}, "numbers"),
     ]:
         with pytest.raises(InputError, match=words):
             match_rate(**(given | change))
@@ -302,6 +306,8 @@ def test_the_same_seed_gives_the_same_pictures_and_leaves_the_global_generator_a
 
 def test_bad_settings_are_refused_in_one_sentence(torch):
     features, images = discs(6)
+    with pytest.raises(InputError, match="at least 1"):
+        fit_network(features, images, steps=0)
     with pytest.raises(InputError, match="diverged"):
         fit_network(features, images, steps=20, channels=4, learning_rate=1e30)
 

@@ -203,6 +203,8 @@ def fit_linear(
     rows = check_rows(features)
     if not 2 <= len(rows) == len(images):
         raise InputError(f"a decoder learns from 2 pictures or more, a row each; got {len(images)}, {len(rows)} rows.")
+    if penalty is not None and not penalty > 0:
+        raise InputError(f"a penalty must be above 0; got {penalty}. Use None to have it chosen.")
     groups, targets = _groups(persons, len(rows)), _targets(images)
     centre, offset = rows.mean(axis=0), targets.mean(axis=0)
     contrasts = (float(np.exp(targets[:, -1].min())), float(np.exp(targets[:, -1].max())))
@@ -289,6 +291,11 @@ def fit_network(
 
     Needs the extra `deep`. The same `random_state` gives the same decoder on the same machine.
     """
+    if min(steps, batch, channels) < 1 or not learning_rate > 0:
+        raise InputError(
+            "steps, batch and channels must be at least 1 and learning_rate positive; got "
+            f"{steps}, {batch}, {channels} and {learning_rate}."
+        )
     torch = load_torch()  # before the linear decoder takes its time
     generator = science(random_state)
     linear, left_out = fit_linear(features, images, persons)

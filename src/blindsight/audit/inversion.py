@@ -225,8 +225,8 @@ class MatchRate:
 
 
 def match_rate(
-    probes: NDArray[Any],
-    gallery: NDArray[Any],
+    probes: ArrayLike,
+    gallery: ArrayLike,
     *,
     probe_persons: ArrayLike,
     gallery_persons: ArrayLike,
@@ -238,12 +238,9 @@ def match_rate(
     >>> str(match_rate(faces + 0.1, faces, probe_persons=[0, 1, 2], gallery_persons=[0, 1, 2]))
     '3 of 3 (100%; blind 33.3%)'
     """
-    known, asked = (np.asarray(faces, dtype=np.float32).reshape(len(faces), -1) for faces in (gallery, probes))
+    known, asked = _rows(gallery), _rows(probes)
     names, truth = np.asarray(gallery_persons), np.asarray(probe_persons)
-    if len(np.unique(names)) < 2:
-        raise InputError("a gallery needs 2 persons or more: with one, every match is right.")
-    if not np.isin(truth, names).all():
-        raise InputError("every person of the probes must be in the gallery: others could never be matched.")
+    _check(known, asked, names, truth)
     mean = known.mean(axis=0)
     cosines = _unit(asked - mean) @ _unit(known - mean).T
     nearest = cosines >= cosines.max(axis=1, keepdims=True) - _TIED
@@ -251,6 +248,30 @@ def match_rate(
     found = names[np.argmax(np.where(nearest, draw, -1), axis=1)]
     counts = np.unique(truth, return_counts=True)[1]
     return MatchRate(int(np.sum(found == truth)), len(asked), len(np.unique(names)), float(counts.max() / len(asked)))
+
+
+def _rows(pictures: ArrayLike) -> NDArray[np.float32]:
+    """Return everything known of each picture as one row."""
+    rows = np.asarray(pictures)
+    if rows.ndim < 2 or not rows.size or rows.dtype.kind not in "biuf":
+        raise InputError(f"faces to match must be numbers of shape (n, ...); got {rows.dtype} {rows.shape}.")
+    return rows.reshape(len(rows), -1).astype(np.float32)
+
+
+def _check(known: NDArray[Any], asked: NDArray[Any], names: NDArray[Any], truth: NDArray[Any]) -> None:
+    if known.shape[1] != asked.shape[1]:
+        raise InputError(
+            f"probes and gallery must be of one kind; got {asked.shape[1]} and {known.shape[1]} numbers a face."
+        )
+    if names.shape != known.shape[:1] or truth.shape != asked.shape[:1]:
+        raise InputError(
+            f"every face needs its person; got {truth.shape} persons of {len(asked)} probes and {names.shape} of "
+            f"{len(known)} in the gallery."
+        )
+    if len(np.unique(names)) < 2:
+        raise InputError("a gallery needs 2 persons or more: with one, every match is right.")
+    if not np.isin(truth, names).all():
+        raise InputError("every person of the probes must be in the gallery: others could never be matched.")
 
 
 def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:

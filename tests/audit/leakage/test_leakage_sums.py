@@ -196,10 +196,15 @@ def test_bad_input_gets_a_sentence(digits):
     generator, row = science(0), np.ones((1, 4))
     alarm = {"generator": generator, "false_alarm": 0.1}
     for call, words in [
+        (lambda: values_test(row, np.ones(3), **alarm), "3 numbers"),
         (lambda: values_test(row, np.zeros(4), **alarm), "zero"),
+        (lambda: places_test(np.array([2]), np.ones(4), block=2, **alarm), "0 to 1"),
         *((lambda rate=rate: needed_trials(rate), "false-alarm rate") for rate in (0.0, 1e-9, 1.0)),
         (lambda: attack_averages(digits.private, victims=1), "two victims"),
+        (lambda: others_sum([1.0], [1.0], 1), "if there are any"),
         (lambda: open_session("plain", members=("ann", "bob"), dimension=3), "three"),
+        (lambda: attack_singles(scheme="bfv"), "'bfv'"),
+        (lambda: attack_singles(sparsity=1.0), "sparsity"),
     ]:
         with pytest.raises(InputError, match=words):
             call()

@@ -63,7 +63,7 @@ the public mean; the right one stands out.
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -71,7 +71,7 @@ from scipy.special import betainc, lambertw
 from scipy.stats import t as student
 
 from blindsight.audit.finding import Finding, Interval, rate
-from blindsight.errors import InputError
+from blindsight.errors import InputError, UnknownNameError
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 
@@ -83,10 +83,11 @@ RECOVERED = 0.99
 
 _LARGEST_FACTOR = 1e12  # a sample that is wrong with probability 1e-12 makes no step worth the name
 _ITERATIONS = 100
+_NO_STEP = "the step shows no gradient of a loss: every sample was classified well, or the settings are wrong."
+_SINGLE = 1e-6  # what single precision leaves of nothing
 _READ_OFF = "read off the bias"
 _SPREAD_FLOOR = 0.02  # traits that all public samples share to the last digit, such as a norm of one, are not infinite
 _CHUNK = 256
-_SINGLE = 1e-6  # what single precision leaves of nothing
 
 
 # A step, forwards and backwards
@@ -98,6 +99,13 @@ class Penalty:
 
     strength: float = 0.0
     l1_ratio: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no penalty."""
+        if not self.strength >= 0 or not 0 <= self.l1_ratio <= 1:
+            raise InputError(
+                f"a penalty has a strength >= 0 and an l1_ratio in [0, 1]; got {self.strength} and {self.l1_ratio}."
+            )
 
     @classmethod
     def of(cls, penalty: "float | Penalty") -> "Penalty":
@@ -127,10 +135,16 @@ def gradient_step(
     >>> gradient_step([0.0, 0.0], [[3.0, 4.0]], [1], loss="hinge", learning_rate=0.5).tolist()
     [1.5, 2.0]
     """
+    _check_loss(loss)
     weights, rows = np.asarray(before, dtype=np.float64), np.atleast_2d(np.asarray(samples, dtype=np.float64))
     if bias:
         rows = np.hstack([rows, np.ones((len(rows), 1))])
     signs = np.asarray(labels, dtype=np.float64)
+    if weights.shape != rows.shape[1:] or signs.shape != rows.shape[:1] or not np.isin(signs, (-1, 1)).all():
+        raise InputError(
+            f"a step needs one weight per feature and a label of -1 or 1 per sample; got {weights.shape} weights, "
+            f"{signs.shape} labels and samples of shape {rows.shape}."
+        )
     margins = signs * (rows @ weights)
     slopes = (margins <= 1).astype(np.float64) if loss == "hinge" else 1 / (1 + np.exp(np.clip(margins, -500, 500)))
     gradient = -(slopes * signs) @ rows / len(rows)
@@ -148,11 +162,27 @@ def loss_gradient(
     >>> loss_gradient([0.0, 0.0], [1.5, 2.0], learning_rate=0.5).tolist()
     [-3.0, -4.0]
     """
-    old, new = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
+    old, new = _weights_of(before, after)
+    if not learning_rate > 0:
+        raise InputError(f"a learning rate is above 0; got {learning_rate}.")
     ridge, lasso = Penalty.of(penalty).strengths(old.size, bias)
     moved = new + learning_rate * lasso * np.sign(new)
     theta: Vector = (old - moved) / learning_rate - ridge * old
     return theta
+
+
+def _weights_of(before: ArrayLike, after: ArrayLike) -> tuple[Vector, Vector]:
+    old, new = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
+    if old.ndim != 1 or old.shape != new.shape or not old.size:
+        raise InputError(f"a step leads from one vector of weights to another; got shapes {old.shape} and {new.shape}.")
+    if not (np.isfinite(old).all() and np.isfinite(new).all()):
+        raise InputError("weights must be finite numbers.")
+    return old, new
+
+
+def _check_loss(loss: str) -> None:
+    if loss not in get_args(Loss):
+        raise UnknownNameError("loss", loss, get_args(Loss))
 
 
 # The sample behind a step
@@ -179,15 +209,16 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Recovery:
-    """All candidates that remain possible, best first; none if the step told nothing."""
+    """All candidates that remain possible, best first; none if the step told nothing, and then `reason` says why."""
 
     candidates: tuple[Candidate, ...] = field(repr=False)
+    reason: str = ""
 
     @property
     def best(self) -> Candidate:
         """The first candidate."""
         if not self.candidates:
-            raise InputError("nothing was recovered: every sample was classified well, or the settings are wrong.")
+            raise InputError(f"nothing was recovered: {self.reason}")
         return self.candidates[0]
 
     def closest(self, truth: ArrayLike) -> float:
@@ -202,6 +233,8 @@ def cosine(left: ArrayLike, right: ArrayLike) -> float:
     0.6
     """
     one, other = np.ravel(np.asarray(left, dtype=np.float64)), np.ravel(np.asarray(right, dtype=np.float64))
+    if one.shape != other.shape:
+        raise InputError(f"only vectors of one length have an angle; got {one.size} and {other.size} numbers.")
     lengths = float(np.linalg.norm(one)) * float(np.linalg.norm(other))
     return float(one @ other) / lengths if lengths > 0 else 0.0
 
@@ -226,7 +259,8 @@ def recover_sample(
     >>> [(candidate.sample.tolist(), candidate.label) for candidate in found.candidates]
     [([-3.0, -4.0], -1), ([3.0, 4.0], 1)]
     """
-    old, new = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
+    _check_loss(loss)
+    old, new = _weights_of(before, after)
     gamma, kind = learning_rate, Penalty.of(penalty)
     if gamma is None:
         if not bias:
@@ -234,7 +268,7 @@ def recover_sample(
         gamma = abs(float(new[-1] - old[-1]))
         gamma = gamma if loss == "hinge" or not gamma else _logistic_rate(old, new, kind, gamma)
     if gamma == 0:
-        return Recovery(())
+        return Recovery((), _NO_STEP)
     theta = loss_gradient(old, new, learning_rate=gamma, penalty=kind, bias=bias)
     if bias:
         found = [] if theta[-1] == 0 else [(theta[:-1] / theta[-1], -1 if theta[-1] > 0 else 1)]
@@ -244,8 +278,11 @@ def recover_sample(
         found = [(theta, -1), (-theta, 1)]
     else:
         factors = logistic_factors(float(old @ theta))
+        if not factors:
+            return Recovery((), "no sample gives this gradient: the settings are wrong.")
         found = [(sign * -factor * theta, sign) for factor in factors for sign in (1, -1)]
-    return Recovery(tuple(Candidate(sample, sign, gamma, kind) for sample, sign in found if label in (None, sign)))
+    kept = tuple(Candidate(sample, sign, gamma, kind) for sample, sign in found if label in (None, sign))
+    return Recovery(kept, "" if kept else _NO_STEP)
 
 
 def logistic_factors(alignment: float) -> tuple[float, ...]:
@@ -294,9 +331,11 @@ class Setting:
     penalty: Penalty
 
 
-_RATES: dict[str, Callable[[float], float]] = {
-    "optimal": lambda alpha: math.pow(alpha, -0.25),  # Bottou's heuristic, as scikit-learn has it
-    "constant": lambda alpha: 0.01,  # also that of "invscaling"
+_SCHEDULES: dict[str, Callable[[float, int], float]] = {
+    # Bottou's heuristic, as scikit-learn has it: 1 / (alpha (t0 + t - 1)), which begins at alpha^-1/4
+    "optimal": lambda alpha, step: 1 / (alpha * (math.pow(alpha, -0.75) + step - 1)),
+    "constant": lambda alpha, step: 0.01,
+    "invscaling": lambda alpha, step: 0.01 / math.sqrt(step),
 }
 _CONSTANT_RATES = {
     "PyTorch": 1e-3,
@@ -305,31 +344,32 @@ _CONSTANT_RATES = {
     "Vowpal Wabbit": 0.5,
     "the textbook's 1": 1.0,
 }
-_ALPHAS = (1e-4, 1e-3, 1e-5)
 
 
-def library_settings() -> tuple[Setting, ...]:
-    """Return the usual settings of the first update of a run; each pair of numbers once.
+def library_settings(step: int = 1, alphas: Iterable[float] = (1e-4, 1e-3, 1e-5)) -> tuple[Setting, ...]:
+    """Return the usual settings at the `step`-th update of a run, from 1; each pair of numbers once.
 
-    scikit-learn's SGDClassifier is there with its schedules, for its default strength and other ones.
+    scikit-learn's SGDClassifier is there with all schedules, for its default strength and the other `alphas`.
 
     >>> first = library_settings()[0]
     >>> first.source, round(first.learning_rate, 9), first.penalty.strength
     ('scikit-learn, optimal', 10.0, 0.0001)
     """
+    if step < 1:
+        raise InputError(f"steps count from 1; got {step}.")
     settings = [
         Setting(
             f"scikit-learn, {schedule}"
             + ("" if alpha == 1e-4 else f", alpha {alpha:g}")
             + (", elastic net" if l1_ratio else ""),
-            rate_of(alpha),
+            rate_of(alpha, step),
             Penalty(alpha, l1_ratio),
         )
         for l1_ratio in (0.0, 0.15)  # penalty="l2" and "elasticnet"
-        for alpha in _ALPHAS
-        for schedule, rate_of in _RATES.items()
+        for alpha in alphas
+        for schedule, rate_of in _SCHEDULES.items()
     ]
-    settings += [Setting(f"Pegasos, lambda {alpha:g}", 1 / alpha, Penalty(alpha)) for alpha in _ALPHAS]
+    settings += [Setting(f"Pegasos, lambda {alpha:g}", 1 / (alpha * step), Penalty(alpha)) for alpha in alphas]
     settings += [
         Setting(f"{name}, weight decay {decay:g}" if decay else name, rate, Penalty(decay))
         for name, rate in _CONSTANT_RATES.items()
@@ -392,8 +432,8 @@ def recover_with_guesses(
     `public` are samples of the same kind. A candidate from which the step would not follow is left out. With a `bias`,
     which tells the learning rate, only penalties are guessed, and settings that some library has come first.
     """
-    look = PublicLook.of(public)
-    old, new = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
+    _check_loss(loss)
+    look, (old, new) = PublicLook.of(public), _weights_of(before, after)
     if look.mean.size != old.size - bias:
         raise InputError(f"public samples have {look.mean.size} features; the weights are for {old.size - bias}.")
     known = library_settings() if settings is None else tuple(settings)
@@ -410,7 +450,7 @@ def recover_with_guesses(
             found += [replace(one, source=setting.source) for one in led_to if _reproduces(one, old, new, loss)]
     explained = [replace(one, plausibility=look.plausibility(one.sample)) for one in found]
     explained.sort(key=lambda one: (one.source == _READ_OFF, -(one.plausibility or 0.0)))
-    return Recovery(tuple(explained))
+    return Recovery(tuple(explained), "" if explained else "no setting explains the step.")
 
 
 def _reproduces(candidate: Candidate, old: Vector, new: Vector, loss: Loss) -> bool:
@@ -436,6 +476,8 @@ def attack_unknown_settings(
     them all and names one candidate. It succeeds if that one is the sample, sign and all.
     """
     rows = np.asarray(samples, dtype=np.float64)
+    if rows.ndim != 2 or not len(rows) or victims < 1:
+        raise InputError(f"an attack takes samples, one per row, and a victim; got {rows.shape} and {victims}.")
     generator, settings, size = science(random_state), library_settings(), rows.shape[1]
     scale = 0.3 / np.sqrt(size) / np.mean(np.linalg.norm(rows, axis=1))
     cosines = np.zeros(victims)
@@ -539,6 +581,8 @@ def needed_trials(false_alarm: float) -> int:
 
 def values_test(guesses: Vector, truth: Vector, *, generator: np.random.Generator, false_alarm: float) -> ChanceTest:
     """Test guesses, one per row, of a disguised vector."""
+    if guesses.ndim != 2 or guesses.shape[1:] != truth.shape or not len(guesses):
+        raise InputError(f"guesses are rows of {truth.size} numbers; got shape {guesses.shape}.")
     if not truth.any():
         raise InputError("the truth is zero: every guess has the same angle with it.")
     rows, unit = _units(guesses), (truth / np.linalg.norm(truth)).astype(np.float32)
@@ -566,6 +610,8 @@ def places_test(
     """Test places, numbers of blocks of consecutive entries, against where the truth is."""
     squares = np.add.reduceat(truth**2, np.arange(0, truth.size, block)) / np.sum(truth**2)
     chosen = np.unique(places)
+    if chosen.size and not 0 <= chosen[0] <= chosen[-1] < squares.size:
+        raise InputError(f"places are blocks 0 to {squares.size - 1}.")
 
     def chance(trials: int) -> NDArray[Any]:
         others = generator.permuted(np.tile(squares, (trials, 1)), axis=1)

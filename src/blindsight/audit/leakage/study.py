@@ -47,6 +47,7 @@ from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.sums.session import open_session
 from blindsight.sums.statements import single_contributor_share
+from blindsight.sums.terms import SPARSE_SCHEMES
 
 _FIXED = FixedPoint(20)  # as `open_session` rounds by default
 
@@ -57,6 +58,8 @@ def others_sum(average: ArrayLike, own: ArrayLike, users: int) -> Vector:
     >>> others_sum([2.0, 1.0], own=[3.0, 0.0], users=2).tolist()
     [1.0, 2.0]
     """
+    if users < 2:
+        raise InputError(f"an average tells about others if there are any; got {users} users.")
     difference: Vector = users * np.asarray(average, dtype=np.float64) - np.asarray(own, dtype=np.float64)
     return difference
 
@@ -142,6 +145,10 @@ def attack_singles(
 
     In block DPHE each owner changes `whole_blocks` or, if not, single weights.
     """
+    if scheme not in SPARSE_SCHEMES:
+        raise InputError(f"singles are those of a sparse scheme, {' or '.join(SPARSE_SCHEMES)}; got {scheme!r}.")
+    if not 0 < sparsity < 1:
+        raise InputError(f"sparsity must be in (0, 1); got {sparsity}.")
     names, generator = tuple(f"owner {number}" for number in range(members)), science(random_state)
     session = open_session(
         scheme,
