@@ -96,6 +96,7 @@ PLANTED = [
     ),
     ("inconsistent drop-out sets", "masks", attacks.low_threshold, ["refuted"]),
     ("keys of the aggregator's own", "masks", attacks.unsigned_keys, ["refuted"]),
+    ("copied keys", "masks", attacks.unnamed_pairs, ["refuted"]),
 ]
 
 

@@ -12,6 +12,7 @@ from blindsight.crypto.sealedbox import seal, unseal
 from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import decode, encode
 from blindsight.sums import Aggregator, KeyGenerator, Member, Terms
+from blindsight.sums.masks import RoundSecrets
 from blindsight.sums.messages import Answer, Call, Receipt, Refusal, Reply, Request, Setup
 from blindsight.sums.roles import ANSWER, REQUEST, body_purpose
 from blindsight.sums.scheme import CONTRIBUTE
@@ -148,6 +149,10 @@ class Run:
         return np.sum([self.updates[name] for name in names or self.names], axis=0)
 
     # What parties know that may lie
+
+    def kept(self, name):
+        """What a member keeps of a masked round."""
+        return decode(self.role(name)._state.secrets, RoundSecrets)
 
     def key(self, party):
         """The signing key of a party."""

@@ -12,11 +12,12 @@ from blindsight.crypto.paillier import Ciphertexts
 from blindsight.crypto.sealedbox import unseal
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import BlindsightError, MessageError, PrivacyError
-from blindsight.sums import Aggregator, Engine, Patience, RefusedError, Session, mac, statement
+from blindsight.sums import Aggregator, Engine, Patience, RefusedError, Session, mac, masks, statement
 from blindsight.sums import dphe as dphe_module
 from blindsight.sums.bfv import length
 from blindsight.sums.dphe import IndexedValues, Permutations, Shards, SparseSum
 from blindsight.sums.engine import LocalTransport, Response
+from blindsight.sums.masks import MaskMember, RoundSecrets, add_masks, agree, colluders, public_half, threshold
 from blindsight.sums.messages import Answer, Refusal, Reply
 from blindsight.sums.scheme import CONTRIBUTE
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
@@ -662,6 +663,93 @@ def test_padding_counts_as_sending_as_the_statement_says(monkeypatch):
     opened, total = play_with_mal(run, DISJOINT, counts(run.terms, [2] * 20), monkeypatch)
     np.testing.assert_array_equal(opened, total)
     assert any("at least 3 members sent (padding included)" in line for line in statement(run.terms).not_protected)
+
+
+# 8. Copied keys: liars advertise the mask keys of honest members, or keys that agree on the same secrets, as their own.
+# Where masks are not derived for the names of their pair, they are equal in pairs, and cancel in an upload whose name
+# lies between. Curve25519 in affine coordinates: v^2 = u^3 + A u^2 + u modulo P.
+
+P, A = 2**255 - 19, 486662
+LOW_ORDER = {"order 2": 0, "order 4": 1, "order 8": 0x00B8495F16056286FDB1329CEB8D09DA6AC49FF1FAE35616AEB8413B7C7AEBE0}
+
+
+def on_curve(u):
+    """Return a point with this u, which must be on the curve."""
+    square = (u**3 + A * u**2 + u) % P
+    root = pow(square, (P + 3) // 8, P)
+    if root * root % P != square:
+        root = root * pow(2, (P - 1) // 4, P) % P
+    assert root * root % P == square
+    return u, root
+
+
+def plus(one, other):
+    """Add two points of different u."""
+    slope = (one[1] - other[1]) * pow(one[0] - other[0], -1, P) % P
+    u = (slope**2 - A - one[0] - other[0]) % P
+    return u, (slope * (one[0] - u) - one[1]) % P
+
+
+def copied(key, form):
+    """Return a key with which everybody agrees on the same secret as with another."""
+    if form in LOW_ORDER:
+        point = plus(on_curve(int.from_bytes(key, "little") % P), on_curve(LOW_ORDER[form]))
+        return point[0].to_bytes(32, "little")
+    return key[:31] + bytes([key[31] ^ 128 * (form == "bit 255")])
+
+
+FORMS = ("the key", "bit 255", *LOW_ORDER)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_copied_keys_are_other_bytes_and_the_same_secret(form):
+    key, mine = public_half(b"v" * 32), b"u" * 32
+    assert (copied(key, form) == key) == (form == "the key")
+    assert agree(mine, copied(key, form)) == agree(mine, key)
+
+
+@pytest.mark.parametrize("defended", [True, False])
+@pytest.mark.parametrize("count", [3, 5, 10])
+@pytest.mark.parametrize("form", FORMS)
+def test_copied_keys(form, count, defended, monkeypatch):
+    """As many liars as masks hold against copy the keys of all honest members in the sum but the victim."""
+    if not defended:
+        named = masks.mask_context
+        monkeypatch.setattr(masks, "mask_context", lambda *given: named(*given[:3], ()))
+    lying, needed = colluders(count), threshold(count)
+    others, liars = ([f"{kind}{i}" for i in range(many)] for kind, many in (("a", needed - lying - 1), ("z", lying)))
+    away = [f"n{i}" for i in range(count - needed)]
+    there, source = (*others, "m", *liars), dict(zip(liars, others, strict=False))
+    run, keys = Run("masks", members=(*others, "m", *away, *liars)), {}
+    drawn, true = MaskMember._drawn, RoundSecrets.advertisement.fget
+
+    def drawing(part, turn):
+        kept = drawn(part, turn)
+        if part.name in source:
+            keys[kept.mask] = copied(true(run.kept(source[part.name])).mask_key, form)
+        return kept
+
+    def advertised(kept):
+        return replace(true(kept), mask_key=keys.get(kept.mask, true(kept).mask_key))
+
+    monkeypatch.setattr(MaskMember, "_drawn", drawing)
+    monkeypatch.setattr(RoundSecrets, "advertisement", property(advertised))
+    run.begin(0)
+    run.play_until("consistency", *there)
+    upload = run.opened(run.role("m")._state.sent, "m")[1]
+    own = {liar: run.kept(liar).mask for liar in liars if liar not in source}
+    run.play_until("", *there)  # every check passes
+    roster, (group,) = run.generator.roster, run.aggregator._adder._groups
+    seed = run.aggregator._adder._secrets(group, group.peers)["m"]  # opened as it should be
+    worn = [(seed, masks.mask_context(b"self", roster, (0, 0), ("m",)), False)]
+    for liar, key in own.items():
+        pair = agree(key, group.peers.keys["m"].mask_key)
+        worn.append((pair, masks.mask_context(b"pair", roster, (0, 0), ("m", liar)), liar < "m"))
+    left = run.terms.read_residues(upload).copy()
+    add_masks(left, worn)
+    read = left.astype(np.int32) == run.updates["m"]
+    assert read.all() != defended
+    assert read.any() != defended  # one of eight weights by chance: 2 in 10^9
 
 
 # The code that checks sums, and the renewal of keys

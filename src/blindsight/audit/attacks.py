@@ -250,6 +250,12 @@ unsigned_keys = partial(
 )
 
 
+def unnamed_pairs() -> Any:
+    """Let masks be derived for no names."""
+    context = masks.mask_context
+    return patch.object(masks, "mask_context", lambda purpose, roster, turn, names: context(purpose, roster, turn, ()))
+
+
 def _differenced_rounds(weak: bool) -> Finding:
     plan = mechanisms.sum_plan(1.0, 1e-6, unit="owner", dimension=12, rounds=2, reach=1.0)
     return next(iter(hostile.differencing_rounds("masks", plan=None if weak else plan)))
@@ -558,6 +564,9 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("keys of the aggregator's own", "the server alone", "masks hide an update from an aggregator that lies",
            ("keys whose signatures nobody compares", "compared"),
            _hostile("keys of the aggregator's own", "masks", unsigned_keys), 0.1),
+    Attack("copied keys", "the server with one of three members", "masks of other pairs stay on an upload",
+           ("masks that are not derived for the names of their pair", "the real ones"),
+           _hostile("copied keys", "masks", unnamed_pairs), 0.1),
     Attack("chosen ciphertexts", "the server", "nothing is opened but the checked sum",
            ("a key generator without its check of the sum", "with it"),
            _hostile("chosen ciphertexts", "bfv", without_lattice_check), 1.5),

@@ -6,6 +6,7 @@
 | differencing rounds: the same with two rounds of nearly equal models | server | all: works where there is no noise |
 | inconsistent drop-out sets: members are told different survivors | server with c members | masks |
 | keys of the aggregator's own: it stands between a member and all others | server | masks |
+| copied keys: a member advertises another one's, so that masks of two pairs cancel | server with c members | masks |
 | chosen ciphertexts: something else is to be opened than the sum | server | dphe, block-dphe, bfv |
 | malleable copies: a member contributes minus what others sent | member that is shown the others' messages | all |
 | the same with multiples that pass the check | member and server | dphe: works, as the statement says |
@@ -53,17 +54,22 @@ from blindsight.sums import Aggregator, KeyGenerator, Member, bfv, masks
 from blindsight.sums.dphe import Permutations, Shards, SparseAdder, SparseSum, read_key
 from blindsight.sums.mac import PRIME, context_of, tag
 from blindsight.sums.masks import (
+    ADVERTISE,
     CONSISTENCY,
     SHARE,
     UNMASK,
+    Advertisement,
     Delivery,
     Directory,
+    MaskMember,
+    Peers,
     Reveal,
     RoundSecrets,
     SealedShares,
     Survivors,
     UnmaskRequest,
     agree,
+    public_half,
 )
 from blindsight.sums.messages import Call, Reply, Setup, model_digest
 from blindsight.sums.noise import NoisePlan
@@ -156,6 +162,11 @@ class LyingMember(Member):
         """Return the same member as it is now, to do the same step twice."""
         return LyingMember(self.name, self.terms, state=self._state)
 
+    def copy(self, source: "LyingMember") -> None:
+        """Advertise the mask keys of another member as its own from now on, and do everything else as it should."""
+        self._part = copier = _Copier(self.name, self.roster, self.handed, self.resources, self._vouch)
+        copier.source = source
+
     @property
     def secrets(self) -> RoundSecrets:
         """What it keeps of a masked round."""
@@ -165,6 +176,21 @@ class LyingMember(Member):
     def handed(self) -> Setup:
         """What the key generator has given to it."""
         return decode(self._state.setup, Setup)
+
+
+class _Copier(MaskMember):
+    source: LyingMember
+
+    def answer(self, call: Call, integers: Integers | None, secrets: bytes) -> tuple[bytes, bytes]:
+        body, kept = super().answer(call, integers, secrets)
+        if call.step == ADVERTISE:
+            self._own = decode(body, Advertisement)
+            body = encode(replace(self._own, mask_key=public_half(self.source.secrets.mask)))
+        return body, kept
+
+    def _peers(self, call: Call, directory: bytes) -> Peers:
+        peers = super()._peers(call, directory)
+        return replace(peers, keys={**peers.keys, self.name: self._own})
 
 
 class Run:
@@ -449,6 +475,29 @@ def keys_of_its_own(scheme: str) -> Iterator[Finding]:
         "keys of the aggregator's own",
         _READ,
         _read(opened, updates[VICTIM]),
+    )
+
+
+def copied_keys(scheme: str) -> Iterator[Finding]:
+    """Let one of three members advertise the mask key of another; the name of the victim is between theirs.
+
+    The server plays every step as it should, and lifts the victim's own mask from its upload.
+    """
+    source, victim, turn = "bob", "cem", (1, 0)
+    run = Run(scheme, members=(source, victim, LIAR))
+    run.members[LIAR].copy(run.members[source])
+    updates = run.updates()
+    server, sent = run.collect(turn, updates)
+    adder: Any = server._adder
+    (group,) = adder._groups
+    seed = adder._secrets(group, group.peers)[victim]
+    opened = bared(server.roster, turn, decode(sent[victim], Reply).body, victim, seed, {})
+    yield _finding(
+        scheme,
+        "a server with one of three members reads no other's update, whatever keys it advertises",
+        "copied keys",
+        _READ,
+        _read(opened, updates[victim]),
     )
 
 
@@ -802,6 +851,7 @@ PLAYED: tuple[tuple[str, Sequence[str], Finder], ...] = (
     ("differencing rounds", HIDING_SCHEMES, differencing_rounds),
     ("inconsistent drop-out sets", ("masks",), inconsistent_drop_outs),
     ("keys of the aggregator's own", ("masks",), keys_of_its_own),
+    ("copied keys", ("masks",), copied_keys),
     ("chosen ciphertexts", KEYED_SCHEMES, chosen_ciphertexts),
     ("malleable copies", HIDING_SCHEMES, malleable_copies),
     ("malleable copies, of a member with the server", ("dphe",), copies_with_the_server),
