@@ -79,6 +79,7 @@ NO_CHECK = {"bfv": attacks.without_lattice_check, "dphe": attacks.without_tags}
 PLANTED = [
     *(("differencing attempts", scheme, attacks.without_memory, ["refuted"]) for scheme in SOME),
     *(("differencing attempts", scheme, answers_again, ["refuted"]) for scheme in EVERY),
+    ("differencing attempts", "masks", attacks.believed_zeros, ["refuted"]),
     *(("chosen ciphertexts", scheme, plant, ["refuted"]) for scheme, plant in NO_CHECK.items()),
     *(("malleable copies", scheme, plant, ["refuted"]) for scheme, plant in NO_CHECK.items()),
     *(("chosen ciphertexts", scheme, attacks.patient, ["not refuted", "refuted"]) for scheme in SOME),

@@ -12,7 +12,7 @@ from blindsight.crypto.paillier import Ciphertexts
 from blindsight.crypto.sealedbox import unseal
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import BlindsightError, MessageError, PrivacyError
-from blindsight.sums import Aggregator, Engine, Patience, RefusedError, Session, mac, masks, statement
+from blindsight.sums import Aggregator, Engine, Member, Patience, RefusedError, Session, mac, masks, statement
 from blindsight.sums import dphe as dphe_module
 from blindsight.sums.bfv import length
 from blindsight.sums.dphe import IndexedValues, Permutations, Shards, SparseSum
@@ -108,6 +108,45 @@ def test_differencing_rounds_of_one_model(scheme, defended):
             run.finish(*NAMES[:4])
     else:
         np.testing.assert_array_equal(whole - run.finish(*NAMES[:4]), run.updates["eve"])
+
+
+@pytest.mark.parametrize("defended", [True, False])
+@pytest.mark.parametrize("count", [4, 5, 10])
+def test_a_sum_of_zeros_that_the_server_signs_opens_no_second_sum_of_a_model(count, defended, monkeypatch):
+    """Everybody is shown zeros in the place of the sum; then the same model comes without the last member."""
+    if not defended:
+        monkeypatch.setattr(Member, "_had_no_update", lambda member: True)
+    names = tuple(f"u{i}" for i in range(count))
+    run = Run("masks", members=names)
+    whole = run.play(0, model=MODEL)
+    for name in names:
+        run.role(name).settle(run.zeros(), 0)
+    run.begin(1, model=MODEL)
+    if defended:
+        with pytest.raises(PrivacyError, match="learns from a model once"):
+            run.finish(*names[:-1])
+    else:
+        np.testing.assert_array_equal(whole - run.finish(*names[:-1]), run.updates[names[-1]])
+
+
+@pytest.mark.parametrize("honest", [True, False])
+def test_what_a_sum_of_zeros_that_the_server_signs_tells_it(honest):
+    """It is which updates were nothing but zeros, by who answers the model again; an honest answer does not tell it."""
+    run = Run("masks")
+    run.updates |= dict.fromkeys(NAMES[:2], np.zeros(SIZE, dtype=np.int64))
+    run.play(0, model=MODEL)
+    for name in NAMES:
+        run.role(name).settle(run.answer if honest else run.zeros(), 0)
+    run.begin(1, model=MODEL)
+    run.play_until("share")
+    again = []
+    for name, call in run.aggregator.calls().items():
+        try:
+            run.role(name).read_call(call)
+            again.append(name)
+        except PrivacyError:
+            pass
+    assert again == ([] if honest else ["ann", "bob"])
 
 
 class Network:

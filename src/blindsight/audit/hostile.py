@@ -2,7 +2,8 @@
 
 | attack | who | schemes |
 | --- | --- | --- |
-| differencing attempts: a round is retried without a member, and the two sums are subtracted | server, network | all |
+| differencing attempts: a round is retried without a member, and the sums are subtracted | server, network | all |
+| the same after zeros, which the server signs as the first sum | server | masks |
 | differencing rounds: the same with two rounds of nearly equal models | server | all: works where there is no noise |
 | inconsistent drop-out sets: members are told different survivors | server with c members | masks |
 | keys of the aggregator's own: it stands between a member and all others | server | masks |
@@ -116,6 +117,11 @@ class LyingServer(Aggregator):
     def call(self, turn: Turn, step: str, model: bytes, body: bytes) -> bytes:
         """Return a signed call of any content."""
         return self.roster.signed(self._key, AGGREGATOR, Call(self.roster.digest, *turn, "", step, model, body, b""))
+
+    def zeros(self) -> bytes:
+        """Return the signed answer of this round with zeros in the place of the sum."""
+        opened = self._done.opened()
+        return self._own_answer(replace(opened, sums=0 * opened.sums))[0]
 
     def unsealed(self, reply: bytes) -> tuple[str, bytes]:
         """Return who sent a reply of the present round, and its body."""
@@ -338,19 +344,28 @@ _READ = "share of the victim's weights that are read"
 
 
 def differencing_attempts(scheme: str) -> Iterator[Finding]:
-    """Retry a round without the victim in every way there is."""
-    run = Run(scheme)
-    updates = run.updates()
-    others = {name: update for name, update in updates.items() if name != VICTIM}
-    whole = run.play((1, 0), updates)
+    """Retry a round without the victim in every way there is.
+
+    Without a key generator the server signs the sum. So it is tried again after zeros in the place of the sum, too.
+    """
     turns = [(1, 0), (1, 1), (2, 0)]  # the same attempt, another one, another round: all with the same model
-    sums = [found for found in [whole, *(run.play(turn, others) for turn in turns)] if found is not None]
+    sums: list[Integers | None] = []
+    for lies in (False,) if scheme in KEYED_SCHEMES else (False, True):
+        run = Run(scheme)
+        updates = run.updates()
+        others = {name: update for name, update in updates.items() if name != VICTIM}
+        server, _ = run.collect((1, 0), updates)
+        sums.append(run.conclude(server))
+        if lies:
+            for member in run.members.values():
+                member.settle(server.zeros(), 1)
+        sums += [run.play(turn, others) for turn in turns]
     yield _finding(
         scheme,
         "one sum is opened of what members learned from one model, whatever is lost, forged or tried again",
         "differencing attempts",
-        f"different sums that are opened in {1 + len(turns)} tries, with and without the victim (a sum is one)",
-        len({found.tobytes() for found in sums}),
+        f"different sums that are opened in {len(sums)} tries, with and without the victim (a sum is one)",
+        len({found.tobytes() for found in sums if found is not None}),
         most=1.0,
     )
 

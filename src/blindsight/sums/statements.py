@@ -88,7 +88,8 @@ def _masks(terms: Terms, source: ByteSource) -> PrivacyStatement:
         not_protected=(
             _EXACT,
             _DIFFERENCES,
-            "that a member took part, or dropped out",
+            "that a member took part, or dropped out; and, from an aggregator that gives out a sum of zeros and asks "
+            "again, whether its update was nothing but zeros",
             "the run itself: a member that sends wrong shares or a wrong upload spoils a round, after which members "
             "refuse its model and a new run must begin; and an aggregator may give out any numbers as the sum",
         ),
