@@ -92,7 +92,11 @@ PLANTED = [
         for scheme in (*SOME, "masks")
     ),
     *(
-        ("forged contributor counts", scheme, attacks.uncompared_counts, ["refuted", "as stated"])
+        ("forged contributor counts", scheme, attacks.uncompared_counts, ["refuted", "not refuted", "as stated"])
+        for scheme in SPARSE_SCHEMES
+    ),
+    *(
+        ("forged contributor counts", scheme, attacks.withheld_forgeries, ["not refuted", "refuted", "as stated"])
         for scheme in SPARSE_SCHEMES
     ),
     ("inconsistent drop-out sets", "masks", attacks.low_threshold, ["refuted"]),

@@ -1,6 +1,7 @@
 """Attacks on sums that once succeeded, each under its name: they work where a defence is missing, and not with it."""
 
 import struct
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -589,6 +590,7 @@ def test_a_weight_whose_absolute_value_is_itself_is_out_of_range():
 
 
 # 7. Forged contributor counts: ann, bob and cem change five blocks each and pad none; mal sends every block and lies.
+# What is no sum of honest counts refuses the round as a whole: withheld one by one, blocks would show whose they are.
 
 COUNTED = {
     "members": ("ann", "bob", "cem", "mal"),
@@ -630,22 +632,34 @@ def counts(terms, numbers):
     return [int(number) << terms.slot_bits * terms.slots for number in numbers]
 
 
+@contextmanager
+def spoilt(run):
+    """The key generator releases nothing, renews its key and notes why; then everybody is set up again."""
+    with pytest.raises(RefusedError) as caught:
+        yield
+    assert caught.value.renewed
+    assert run.generator._state.void == run.round
+    assert "nothing was released" in run.generator.log[-1]
+    assert "forged" in run.generator.log[-1]
+    run.set_up()
+
+
 def test_forged_counts(monkeypatch):
     run = Run("block-dphe", **COUNTED)
     terms = run.terms
     for round, count in enumerate((2, 3, 1000, -1, 2**20)):
-        opened, _ = play_with_mal(run, DISJOINT, counts(terms, [count] * 20), monkeypatch, round)
-        assert not opened.any()
-        assert "forged" in run.generator.log[round]
-    opened, _ = play_with_mal(run, DISJOINT, counts(terms, [1] * 20), monkeypatch, 5)
+        for blocks in (20, 1):
+            with spoilt(run):
+                lies = counts(terms, [0] * (20 - blocks) + [count] * blocks)
+                play_with_mal(run, DISJOINT, lies, monkeypatch, 2 * round + (blocks == 1))
+    opened, _ = play_with_mal(run, DISJOINT, counts(terms, [1] * 20), monkeypatch, 10)
     assert not opened.any()  # two senders are not enough, as always
-    assert "forged" not in run.generator.log[5]
+    assert "was released" in run.generator.log[-1]
     often = [DISJOINT["ann"]] * 4  # four shards of one member are one sender
-    opened, _ = play_with_mal(run, DISJOINT, counts(terms, [1] * 20), monkeypatch, 6, shards=often)
-    assert not opened.any()
-    assert "forged" in run.generator.log[6]
+    with spoilt(run):
+        play_with_mal(run, DISJOINT, counts(terms, [1] * 20), monkeypatch, 11, shards=often)
     same = dict.fromkeys(DISJOINT, np.arange(5))
-    opened, total = play_with_mal(run, same, counts(terms, [0] * 20), monkeypatch, 7)
+    opened, total = play_with_mal(run, same, counts(terms, [0] * 20), monkeypatch, 12)
     np.testing.assert_array_equal(opened, total)
 
 
@@ -678,22 +692,28 @@ def test_counts_forged_in_other_blocks_of_the_same_plaintext(monkeypatch):
     slots = np.zeros((20, 5), dtype=np.int64)
     slots[phi.backward(places[inside] + 1), -1] = 2
     lies = [beyond * bool(fits) for fits in inside]
-    opened, _ = play_with_mal(run, DISJOINT, lies, monkeypatch, slots=slots)
-    assert not opened.any()
-    assert "forged" in run.generator.log[0]
-    assert "was released" in run.generator.log[0]
+    with spoilt(run):
+        play_with_mal(run, DISJOINT, lies, monkeypatch, slots=slots)
 
 
 def test_no_lie_opens_a_block_that_too_few_sent(monkeypatch):
-    run, rng = Run("block-dphe", **COUNTED), np.random.default_rng(0)
+    run, rng, refused = Run("block-dphe", **COUNTED), np.random.default_rng(0), 0
     for round in range(12):
         supports = {name: rng.choice(20, 5, replace=False) for name in DISJOINT}
         senders = 1 + np.bincount(np.concatenate(list(supports.values())), minlength=20)
-        lies = counts(run.terms, rng.integers(-2, 4, 20))
-        opened, total = play_with_mal(run, supports, lies, monkeypatch, round)
+        lies = rng.integers(0, 2, 20)
+        lies[rng.integers(20)] = rng.integers(-2, 4)
+        try:
+            opened, total = play_with_mal(run, supports, counts(run.terms, lies), monkeypatch, round)
+        except RefusedError:
+            refused += 1
+            run.set_up()
+            continue
         released = opened.any(axis=1)
         assert (senders[released] >= 3).all()
+        np.testing.assert_array_equal(released, senders - 1 + lies >= 3)
         np.testing.assert_array_equal(opened[released], total[released])
+    assert 0 < refused < 12
 
 
 def test_padding_counts_as_sending_as_the_statement_says(monkeypatch):
@@ -702,6 +722,42 @@ def test_padding_counts_as_sending_as_the_statement_says(monkeypatch):
     opened, total = play_with_mal(run, DISJOINT, counts(run.terms, [2] * 20), monkeypatch)
     np.testing.assert_array_equal(opened, total)
     assert any("at least 3 members sent (padding included)" in line for line in statement(run.terms).not_protected)
+
+
+@pytest.mark.parametrize("scheme", ["dphe", "block-dphe"])
+@pytest.mark.parametrize("lie", ["none of what ann did not send", "four of everything"])
+@pytest.mark.parametrize("defended", [True, False])
+def test_forged_numbers_of_senders(scheme, lie, defended, monkeypatch):
+    """Withheld one by one, blocks that have more contributors than senders show in plain order where ann's are."""
+    if not defended:
+        monkeypatch.setattr(dphe_module, "_released", withholding(dphe_module._released))
+    slots, blocks = 4 if scheme == "block-dphe" else 1, 6
+    sizes = {"dimension": blocks * slots, "capacity": 3 * slots, "block": slots, "minimum_per_position": 3}
+    run = Run(scheme, **sizes)
+    run.updates = {name: np.arange(blocks * slots) + 1 for name in NAMES}
+    run.updates["ann"] = np.where(np.arange(blocks * slots) < 3 * slots, 5, 0)
+    run.begin(0, model=MODEL)
+    run.play_step()
+    adder = run.aggregator._adder
+    if lie == "four of everything":
+        adder._senders[:] = 4
+    else:
+        body = run.opened(run.role("ann")._state.sent, "ann")[1]
+        (places,) = adder.check(CONTRIBUTE, "ann", Reply(b"", body)).places
+        adder._senders[np.setdiff1d(np.arange(blocks), places)] = 0
+    if not defended:
+        shown = run.finish().reshape(blocks, slots).any(axis=1)
+        np.testing.assert_array_equal(shown, (np.arange(blocks) < 3) != (lie == "four of everything"))
+        return
+    with spoilt(run):
+        run.finish()
+    run.begin(1, model=MODEL)  # nothing of it was opened: members answer again
+    np.testing.assert_array_equal(run.finish(), run.sum())
+
+
+def withholding(released):
+    """Take a defence away: withhold blocks with more contributors than senders, and release the rest."""
+    return lambda rows, senders, *rest: released(rows * (rows[:, -1:] <= senders[:, None]), senders, *rest)
 
 
 # 8. Copied keys: liars advertise the mask keys of honest members, or keys that agree on the same secrets, as their own.

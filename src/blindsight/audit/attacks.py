@@ -240,6 +240,18 @@ def uncompared_counts() -> Any:
 
 
 believed_zeros = partial(patch.object, Member, "_had_no_update", lambda self: True)
+
+
+def withheld_forgeries() -> Any:
+    """Let the key generator withhold the blocks alone that have more contributors than senders."""
+    released = dphe._released
+
+    def withholding(rows: Any, senders: Any, *rest: Any) -> Any:
+        return released(rows * (rows[:, -1:] <= senders[:, None]), senders, *rest)
+
+    return patch.object(dphe, "_released", withholding)
+
+
 low_threshold = partial(patch, "blindsight.sums.masks.threshold", lambda members: members // 2 + 1)
 without_lattice_check = partial(patch, "blindsight.sums.bfv._checked", lambda *given: True)
 without_tags = partial(patch, "blindsight.sums.dphe.matches", lambda *given, **named: True)
@@ -589,6 +601,9 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("forged contributor counts", "a member", "what two members sent is not opened where three must have",
            ("counts that nobody compares with senders", "compared"),
            _hostile("forged contributor counts", "dphe", uncompared_counts), 0.5),
+    Attack("forged numbers of senders", "the server", "it does not see which blocks a member sent",
+           ("blocks that are withheld one by one", "rounds that are refused"),
+           _hostile("forged contributor counts", "dphe", withheld_forgeries, row=1), 0.5),
     Attack("training that fails on data", "a server that chooses the weights",
            "failures of selective sharing tell nothing of a photo",
            ("failures as they happen", "noise outside training"), _failing, 0.1),

@@ -14,6 +14,7 @@
 | a model of its own for each member: all but one learn from dead weights | server | all |
 | one member ends the run | member | all |
 | forged contributor counts (`minimum_per_position`) | member | dphe, block-dphe |
+| forged numbers of senders, with which those counts are compared | server | dphe, block-dphe |
 | training that fails on data | server | selective sharing (`failing_on_data`) |
 
 Every one of them succeeded against an implementation that followed its paper. They are played between real roles that
@@ -773,9 +774,14 @@ def _garbage(terms: Terms) -> Iterator[bytes]:
 
 
 def forged_counts(scheme: str) -> Iterator[Finding]:
-    """Let a member claim that three changed the blocks which the victim alone changed, and which two of them sent."""
+    """Let a member claim that three changed the blocks which the victim alone changed, and which two of them sent.
+
+    And let the server claim that nobody sent the blocks that the victim did not send.
+    """
     members, three = (VICTIM, "bob", "cem", LIAR), 3
     for padded in (False, True):
+        if padded:
+            yield _forged_senders(scheme)
         slots = 1 if scheme == "dphe" else 4
         blocks = DIMENSION // slots
         capacity = DIMENSION if padded else DIMENSION // 3
@@ -799,6 +805,27 @@ def forged_counts(scheme: str) -> Iterator[Finding]:
             _read(None if opened is None else opened[victim != 0], victim[victim != 0]),
             admitted=_admission(run.terms, "from a member who lies about how many changed it") if padded else None,
         )
+
+
+def _forged_senders(scheme: str) -> Finding:
+    """Name no senders of what the victim did not send: half of the blocks, which all others changed."""
+    half = 3 * (1 if scheme == "dphe" else 4)
+    run = Run(scheme, dimension=2 * half, capacity=half)
+    updates = run.updates()
+    updates[VICTIM][half:] = 0
+    server, sent = run.collect((1, 0), updates)
+    adder: Any = server._adder
+    body = server.unsealed(sent[VICTIM])[1]
+    (places,) = adder.check(CONTRIBUTE, VICTIM, Reply(b"", body)).places
+    adder._senders[np.setdiff1d(np.arange(run.terms.blocks), places)] = 0
+    opened = run.conclude(server)
+    return _finding(
+        scheme,
+        "the server sees nothing of which blocks a member sent but their number, and places in a secret order",
+        "forged contributor counts, by a server that names senders",
+        "share of the blocks the victim did not send that the opened sum leaves out, while it has all that it sent",
+        0.0 if opened is None or not opened[:half].all() else float(np.mean(opened[half:] == 0)),
+    )
 
 
 def _counted_twice(run: Run, server: LyingServer, blocks: Integers) -> bytes:

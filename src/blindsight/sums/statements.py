@@ -229,6 +229,10 @@ def _sparse_leaks(terms: Terms) -> list[str]:
             "lies about how many changed it: it is opened even if one member alone changed it; one that fewer sent "
             "never is"
         )
+        lines.append(
+            "whether some block has more contributors than the aggregator says sent it: one bit a round, from an "
+            "aggregator that lies about that; if so, nothing is opened and the key is used up"
+        )
     if terms.as_published:
         lines.append("from the aggregator: whether a member's support changed between rounds, and by how much")
         lines.append(
