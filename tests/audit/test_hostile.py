@@ -79,6 +79,7 @@ NO_CHECK = {"bfv": attacks.without_lattice_check, "dphe": attacks.without_tags}
 PLANTED = [
     *(("differencing attempts", scheme, attacks.without_memory, ["refuted"]) for scheme in SOME),
     *(("differencing attempts", scheme, answers_again, ["refuted"]) for scheme in EVERY),
+    ("differencing attempts", "masks", attacks.believed_zeros, ["refuted"]),
     *(("chosen ciphertexts", scheme, plant, ["refuted"]) for scheme, plant in NO_CHECK.items()),
     *(("malleable copies", scheme, plant, ["refuted"]) for scheme, plant in NO_CHECK.items()),
     *(("chosen ciphertexts", scheme, attacks.patient, ["not refuted", "refuted"]) for scheme in SOME),
@@ -91,11 +92,16 @@ PLANTED = [
         for scheme in (*SOME, "masks")
     ),
     *(
-        ("forged contributor counts", scheme, attacks.uncompared_counts, ["refuted", "as stated"])
+        ("forged contributor counts", scheme, attacks.uncompared_counts, ["refuted", "not refuted", "as stated"])
+        for scheme in SPARSE_SCHEMES
+    ),
+    *(
+        ("forged contributor counts", scheme, attacks.withheld_forgeries, ["not refuted", "refuted", "as stated"])
         for scheme in SPARSE_SCHEMES
     ),
     ("inconsistent drop-out sets", "masks", attacks.low_threshold, ["refuted"]),
     ("keys of the aggregator's own", "masks", attacks.unsigned_keys, ["refuted"]),
+    ("copied keys", "masks", attacks.unnamed_pairs, ["refuted"]),
 ]
 
 

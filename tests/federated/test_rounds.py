@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -140,6 +141,25 @@ class TestDifferencingAttempts:
             parties.restarted(server, patience=IMPATIENT).play(2, (b"model",))
         assert self.opened(parties, scheme, server) == 1
         assert max(parties.proposals.values()) == 1
+
+    def test_a_sum_of_zeros_that_the_server_signs_opens_no_other(self, parties, monkeypatch):
+        server = parties.open("masks", patience=IMPATIENT)
+        parties.draw(1)
+        server.play(1, (b"model",))
+        unseen = SumServer._unseen
+
+        def zeros(server, member):
+            for answer in unseen(server, member):
+                lie, role = decode(decode(answer, Signed).body, Answer), server.aggregator
+                lie = replace(lie, sums=bytes(DIMENSION * role.terms.residue_type.itemsize))
+                yield role.roster.signed(role._key, AGGREGATOR, lie)
+
+        monkeypatch.setattr(SumServer, "_unseen", lambda *given: tuple(zeros(*given)))
+        del parties.handlers["dan"]
+        with pytest.raises(PrivacyError):
+            parties.restarted(server, patience=IMPATIENT).play(2, (b"model",))
+        assert self.opened(parties, "masks", server) == 1
+        assert parties.proposals == Counter((name, 1) for name in MEMBERS)
 
     def test_a_forged_error_is_like_a_lost_message(self, parties):
         server = parties.open("bfv")

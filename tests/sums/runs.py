@@ -12,6 +12,7 @@ from blindsight.crypto.sealedbox import seal, unseal
 from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import decode, encode
 from blindsight.sums import Aggregator, KeyGenerator, Member, Terms
+from blindsight.sums.masks import RoundSecrets
 from blindsight.sums.messages import Answer, Call, Receipt, Refusal, Reply, Request, Setup
 from blindsight.sums.roles import ANSWER, REQUEST, body_purpose
 from blindsight.sums.scheme import CONTRIBUTE
@@ -149,6 +150,10 @@ class Run:
 
     # What parties know that may lie
 
+    def kept(self, name):
+        """What a member keeps of a masked round."""
+        return decode(self.role(name)._state.secrets, RoundSecrets)
+
     def key(self, party):
         """The signing key of a party."""
         return self.role(party)._key
@@ -162,6 +167,11 @@ class Run:
 
     def signed(self, party, message, *, author=None):
         return self.key(party).sign(encode(message), author=author or party)
+
+    def zeros(self):
+        """The answer of the last round with another sum, as an aggregator without a key generator can sign it."""
+        answer = decode(decode(self.answer, Signed).body, Answer)
+        return self.signed(AGGREGATOR, replace(answer, sums=bytes(len(answer.sums))))
 
     def call(self, envelope):
         return decode(decode(envelope, Signed).body, Call)

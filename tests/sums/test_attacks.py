@@ -1,6 +1,7 @@
 """Attacks on sums that once succeeded, each under its name: they work where a defence is missing, and not with it."""
 
 import struct
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -12,11 +13,12 @@ from blindsight.crypto.paillier import Ciphertexts
 from blindsight.crypto.sealedbox import unseal
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import BlindsightError, MessageError, PrivacyError
-from blindsight.sums import Aggregator, Engine, Patience, RefusedError, Session, mac, statement
+from blindsight.sums import Aggregator, Engine, Member, Patience, RefusedError, Session, mac, masks, statement
 from blindsight.sums import dphe as dphe_module
 from blindsight.sums.bfv import length
 from blindsight.sums.dphe import IndexedValues, Permutations, Shards, SparseSum
 from blindsight.sums.engine import LocalTransport, Response
+from blindsight.sums.masks import MaskMember, RoundSecrets, add_masks, agree, colluders, public_half, threshold
 from blindsight.sums.messages import Answer, Refusal, Reply
 from blindsight.sums.scheme import CONTRIBUTE
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
@@ -107,6 +109,45 @@ def test_differencing_rounds_of_one_model(scheme, defended):
             run.finish(*NAMES[:4])
     else:
         np.testing.assert_array_equal(whole - run.finish(*NAMES[:4]), run.updates["eve"])
+
+
+@pytest.mark.parametrize("defended", [True, False])
+@pytest.mark.parametrize("count", [4, 5, 10])
+def test_a_sum_of_zeros_that_the_server_signs_opens_no_second_sum_of_a_model(count, defended, monkeypatch):
+    """Everybody is shown zeros in the place of the sum; then the same model comes without the last member."""
+    if not defended:
+        monkeypatch.setattr(Member, "_had_no_update", lambda member: True)
+    names = tuple(f"u{i}" for i in range(count))
+    run = Run("masks", members=names)
+    whole = run.play(0, model=MODEL)
+    for name in names:
+        run.role(name).settle(run.zeros(), 0)
+    run.begin(1, model=MODEL)
+    if defended:
+        with pytest.raises(PrivacyError, match="learns from a model once"):
+            run.finish(*names[:-1])
+    else:
+        np.testing.assert_array_equal(whole - run.finish(*names[:-1]), run.updates[names[-1]])
+
+
+@pytest.mark.parametrize("honest", [True, False])
+def test_what_a_sum_of_zeros_that_the_server_signs_tells_it(honest):
+    """It is which updates were nothing but zeros, by who answers the model again; an honest answer does not tell it."""
+    run = Run("masks")
+    run.updates |= dict.fromkeys(NAMES[:2], np.zeros(SIZE, dtype=np.int64))
+    run.play(0, model=MODEL)
+    for name in NAMES:
+        run.role(name).settle(run.answer if honest else run.zeros(), 0)
+    run.begin(1, model=MODEL)
+    run.play_until("share")
+    again = []
+    for name, call in run.aggregator.calls().items():
+        try:
+            run.role(name).read_call(call)
+            again.append(name)
+        except PrivacyError:
+            pass
+    assert again == ([] if honest else ["ann", "bob"])
 
 
 class Network:
@@ -549,6 +590,7 @@ def test_a_weight_whose_absolute_value_is_itself_is_out_of_range():
 
 
 # 7. Forged contributor counts: ann, bob and cem change five blocks each and pad none; mal sends every block and lies.
+# What is no sum of honest counts refuses the round as a whole: withheld one by one, blocks would show whose they are.
 
 COUNTED = {
     "members": ("ann", "bob", "cem", "mal"),
@@ -590,22 +632,34 @@ def counts(terms, numbers):
     return [int(number) << terms.slot_bits * terms.slots for number in numbers]
 
 
+@contextmanager
+def spoilt(run):
+    """The key generator releases nothing, renews its key and notes why; then everybody is set up again."""
+    with pytest.raises(RefusedError) as caught:
+        yield
+    assert caught.value.renewed
+    assert run.generator._state.void == run.round
+    assert "nothing was released" in run.generator.log[-1]
+    assert "forged" in run.generator.log[-1]
+    run.set_up()
+
+
 def test_forged_counts(monkeypatch):
     run = Run("block-dphe", **COUNTED)
     terms = run.terms
     for round, count in enumerate((2, 3, 1000, -1, 2**20)):
-        opened, _ = play_with_mal(run, DISJOINT, counts(terms, [count] * 20), monkeypatch, round)
-        assert not opened.any()
-        assert "forged" in run.generator.log[round]
-    opened, _ = play_with_mal(run, DISJOINT, counts(terms, [1] * 20), monkeypatch, 5)
+        for blocks in (20, 1):
+            with spoilt(run):
+                lies = counts(terms, [0] * (20 - blocks) + [count] * blocks)
+                play_with_mal(run, DISJOINT, lies, monkeypatch, 2 * round + (blocks == 1))
+    opened, _ = play_with_mal(run, DISJOINT, counts(terms, [1] * 20), monkeypatch, 10)
     assert not opened.any()  # two senders are not enough, as always
-    assert "forged" not in run.generator.log[5]
+    assert "was released" in run.generator.log[-1]
     often = [DISJOINT["ann"]] * 4  # four shards of one member are one sender
-    opened, _ = play_with_mal(run, DISJOINT, counts(terms, [1] * 20), monkeypatch, 6, shards=often)
-    assert not opened.any()
-    assert "forged" in run.generator.log[6]
+    with spoilt(run):
+        play_with_mal(run, DISJOINT, counts(terms, [1] * 20), monkeypatch, 11, shards=often)
     same = dict.fromkeys(DISJOINT, np.arange(5))
-    opened, total = play_with_mal(run, same, counts(terms, [0] * 20), monkeypatch, 7)
+    opened, total = play_with_mal(run, same, counts(terms, [0] * 20), monkeypatch, 12)
     np.testing.assert_array_equal(opened, total)
 
 
@@ -638,22 +692,28 @@ def test_counts_forged_in_other_blocks_of_the_same_plaintext(monkeypatch):
     slots = np.zeros((20, 5), dtype=np.int64)
     slots[phi.backward(places[inside] + 1), -1] = 2
     lies = [beyond * bool(fits) for fits in inside]
-    opened, _ = play_with_mal(run, DISJOINT, lies, monkeypatch, slots=slots)
-    assert not opened.any()
-    assert "forged" in run.generator.log[0]
-    assert "was released" in run.generator.log[0]
+    with spoilt(run):
+        play_with_mal(run, DISJOINT, lies, monkeypatch, slots=slots)
 
 
 def test_no_lie_opens_a_block_that_too_few_sent(monkeypatch):
-    run, rng = Run("block-dphe", **COUNTED), np.random.default_rng(0)
+    run, rng, refused = Run("block-dphe", **COUNTED), np.random.default_rng(0), 0
     for round in range(12):
         supports = {name: rng.choice(20, 5, replace=False) for name in DISJOINT}
         senders = 1 + np.bincount(np.concatenate(list(supports.values())), minlength=20)
-        lies = counts(run.terms, rng.integers(-2, 4, 20))
-        opened, total = play_with_mal(run, supports, lies, monkeypatch, round)
+        lies = rng.integers(0, 2, 20)
+        lies[rng.integers(20)] = rng.integers(-2, 4)
+        try:
+            opened, total = play_with_mal(run, supports, counts(run.terms, lies), monkeypatch, round)
+        except RefusedError:
+            refused += 1
+            run.set_up()
+            continue
         released = opened.any(axis=1)
         assert (senders[released] >= 3).all()
+        np.testing.assert_array_equal(released, senders - 1 + lies >= 3)
         np.testing.assert_array_equal(opened[released], total[released])
+    assert 0 < refused < 12
 
 
 def test_padding_counts_as_sending_as_the_statement_says(monkeypatch):
@@ -662,6 +722,129 @@ def test_padding_counts_as_sending_as_the_statement_says(monkeypatch):
     opened, total = play_with_mal(run, DISJOINT, counts(run.terms, [2] * 20), monkeypatch)
     np.testing.assert_array_equal(opened, total)
     assert any("at least 3 members sent (padding included)" in line for line in statement(run.terms).not_protected)
+
+
+@pytest.mark.parametrize("scheme", ["dphe", "block-dphe"])
+@pytest.mark.parametrize("lie", ["none of what ann did not send", "four of everything"])
+@pytest.mark.parametrize("defended", [True, False])
+def test_forged_numbers_of_senders(scheme, lie, defended, monkeypatch):
+    """Withheld one by one, blocks that have more contributors than senders show in plain order where ann's are."""
+    if not defended:
+        monkeypatch.setattr(dphe_module, "_released", withholding(dphe_module._released))
+    slots, blocks = 4 if scheme == "block-dphe" else 1, 6
+    sizes = {"dimension": blocks * slots, "capacity": 3 * slots, "block": slots, "minimum_per_position": 3}
+    run = Run(scheme, **sizes)
+    run.updates = {name: np.arange(blocks * slots) + 1 for name in NAMES}
+    run.updates["ann"] = np.where(np.arange(blocks * slots) < 3 * slots, 5, 0)
+    run.begin(0, model=MODEL)
+    run.play_step()
+    adder = run.aggregator._adder
+    if lie == "four of everything":
+        adder._senders[:] = 4
+    else:
+        body = run.opened(run.role("ann")._state.sent, "ann")[1]
+        (places,) = adder.check(CONTRIBUTE, "ann", Reply(b"", body)).places
+        adder._senders[np.setdiff1d(np.arange(blocks), places)] = 0
+    if not defended:
+        shown = run.finish().reshape(blocks, slots).any(axis=1)
+        np.testing.assert_array_equal(shown, (np.arange(blocks) < 3) != (lie == "four of everything"))
+        return
+    with spoilt(run):
+        run.finish()
+    run.begin(1, model=MODEL)  # nothing of it was opened: members answer again
+    np.testing.assert_array_equal(run.finish(), run.sum())
+
+
+def withholding(released):
+    """Take a defence away: withhold blocks with more contributors than senders, and release the rest."""
+    return lambda rows, senders, *rest: released(rows * (rows[:, -1:] <= senders[:, None]), senders, *rest)
+
+
+# 8. Copied keys: liars advertise the mask keys of honest members, or keys that agree on the same secrets, as their own.
+# Where masks are not derived for the names of their pair, they are equal in pairs, and cancel in an upload whose name
+# lies between. Curve25519 in affine coordinates: v^2 = u^3 + A u^2 + u modulo P.
+
+P, A = 2**255 - 19, 486662
+LOW_ORDER = {"order 2": 0, "order 4": 1, "order 8": 0x00B8495F16056286FDB1329CEB8D09DA6AC49FF1FAE35616AEB8413B7C7AEBE0}
+
+
+def on_curve(u):
+    """Return a point with this u, which must be on the curve."""
+    square = (u**3 + A * u**2 + u) % P
+    root = pow(square, (P + 3) // 8, P)
+    if root * root % P != square:
+        root = root * pow(2, (P - 1) // 4, P) % P
+    assert root * root % P == square
+    return u, root
+
+
+def plus(one, other):
+    """Add two points of different u."""
+    slope = (one[1] - other[1]) * pow(one[0] - other[0], -1, P) % P
+    u = (slope**2 - A - one[0] - other[0]) % P
+    return u, (slope * (one[0] - u) - one[1]) % P
+
+
+def copied(key, form):
+    """Return a key with which everybody agrees on the same secret as with another."""
+    if form in LOW_ORDER:
+        point = plus(on_curve(int.from_bytes(key, "little") % P), on_curve(LOW_ORDER[form]))
+        return point[0].to_bytes(32, "little")
+    return key[:31] + bytes([key[31] ^ 128 * (form == "bit 255")])
+
+
+FORMS = ("the key", "bit 255", *LOW_ORDER)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_copied_keys_are_other_bytes_and_the_same_secret(form):
+    key, mine = public_half(b"v" * 32), b"u" * 32
+    assert (copied(key, form) == key) == (form == "the key")
+    assert agree(mine, copied(key, form)) == agree(mine, key)
+
+
+@pytest.mark.parametrize("defended", [True, False])
+@pytest.mark.parametrize("count", [3, 5, 10])
+@pytest.mark.parametrize("form", FORMS)
+def test_copied_keys(form, count, defended, monkeypatch):
+    """As many liars as masks hold against copy the keys of all honest members in the sum but the victim."""
+    if not defended:
+        named = masks.mask_context
+        monkeypatch.setattr(masks, "mask_context", lambda *given: named(*given[:3], ()))
+    lying, needed = colluders(count), threshold(count)
+    others, liars = ([f"{kind}{i}" for i in range(many)] for kind, many in (("a", needed - lying - 1), ("z", lying)))
+    away = [f"n{i}" for i in range(count - needed)]
+    there, source = (*others, "m", *liars), dict(zip(liars, others, strict=False))
+    run, keys = Run("masks", members=(*others, "m", *away, *liars)), {}
+    drawn, true = MaskMember._drawn, RoundSecrets.advertisement.fget
+
+    def drawing(part, turn):
+        kept = drawn(part, turn)
+        if part.name in source:
+            keys[kept.mask] = copied(true(run.kept(source[part.name])).mask_key, form)
+        return kept
+
+    def advertised(kept):
+        return replace(true(kept), mask_key=keys.get(kept.mask, true(kept).mask_key))
+
+    monkeypatch.setattr(MaskMember, "_drawn", drawing)
+    monkeypatch.setattr(RoundSecrets, "advertisement", property(advertised))
+    run.begin(0)
+    run.play_until("consistency", *there)
+    upload = run.opened(run.role("m")._state.sent, "m")[1]
+    own = {liar: run.kept(liar).mask for liar in liars if liar not in source}
+    run.play_until("", *there)  # every check passes
+    roster, (group,) = run.generator.roster, run.aggregator._adder._groups
+    seed = run.aggregator._adder._secrets(group, group.peers)["m"]  # opened as it should be
+    worn = [(seed, masks.mask_context(b"self", roster, (0, 0), ("m",)), False)]
+    for liar, key in own.items():
+        pair = agree(key, group.peers.keys["m"].mask_key)
+        worn.append((pair, masks.mask_context(b"pair", roster, (0, 0), ("m", liar)), liar < "m"))
+    left = run.terms.read_residues(upload).copy()
+    add_masks(left, worn)
+    read = left.astype(np.int32) == run.updates["m"]
+    assert read.all() != defended
+    assert read.any() != defended  # one of eight weights by chance: 2 in 10^9
 
 
 # The code that checks sums, and the renewal of keys

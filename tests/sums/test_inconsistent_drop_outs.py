@@ -19,7 +19,6 @@ from blindsight.sums.masks import (
     Directory,
     MaskMember,
     Reveal,
-    RoundSecrets,
     SealedShares,
     Survivors,
     UnmaskRequest,
@@ -99,9 +98,6 @@ class Lied(Run):
         agreed = hashlib.sha256(self.peers.agreed(survivors)).digest()
         return self.signed(liar, Receipt(self.digest, *TURN, "consistency", b"", agreed))
 
-    def kept(self, name):
-        return decode(self.role(name)._state.secrets, RoundSecrets)
-
     def secret(self, owner, kind):
         """Return a secret of a member, if enough of its shares are there."""
         held = {name: share[owner][kind] for name, share in self.reveals.items() if kind in share.get(owner, {})}
@@ -116,7 +112,7 @@ class Lied(Run):
         """Return an upload without all masks that can be lifted, and how many are left."""
         left, worn, roster = self.terms.read_residues(self.uploads[victim]).copy(), 0, self.generator.roster
         if seed := self.secret(victim, SEED):
-            add_masks(left, [(seed, mask_context(b"self", roster, TURN), False)])
+            add_masks(left, [(seed, mask_context(b"self", roster, TURN, (victim,)), False)])
         worn += seed is None
         for other in self.pairs[victim]:
             key = self.kept(other).mask if other in self.colluding else self.secret(other, MASK_KEY)
@@ -125,7 +121,7 @@ class Lied(Run):
                 continue
             assert public_half(key) == self.peers.keys[other].mask_key
             pair = agree(key, self.peers.keys[victim].mask_key)
-            add_masks(left, [(pair, mask_context(b"pair", roster, TURN), not victim < other)])
+            add_masks(left, [(pair, mask_context(b"pair", roster, TURN, (victim, other)), not victim < other)])
         return left.astype(np.int32).astype(np.int64), worn
 
 

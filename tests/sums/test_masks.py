@@ -24,7 +24,6 @@ from blindsight.sums.masks import (
     Delivery,
     Directory,
     Reveal,
-    RoundSecrets,
     SealedShares,
     Survivors,
     UnmaskRequest,
@@ -33,6 +32,7 @@ from blindsight.sums.masks import (
     colluders,
     enough,
     mask_context,
+    of_low_order,
     public_half,
     threshold,
 )
@@ -68,16 +68,16 @@ def body_for(run, name, kind):
 
 def test_an_upload_wears_its_own_mask_and_those_of_pairs():
     run = played(CONSISTENCY)
-    kept = {name: decode(run.role(name)._state.secrets, RoundSecrets) for name in NAMES}
+    kept = {name: run.kept(name) for name in NAMES}
     roster, group = run.generator.roster, run.aggregator._adder._groups[0]
     left = group.sum.copy()
-    add_masks(left, [(kept[name].seed, mask_context(b"self", roster, (0, 0)), False) for name in NAMES])
+    add_masks(left, [(kept[name].seed, mask_context(b"self", roster, (0, 0), (name,)), False) for name in NAMES])
     np.testing.assert_array_equal(left.astype(np.int32), run.sum())  # those of pairs have cancelled
     ann = run.terms.read_residues(run.opened(run.role("ann")._state.sent, "ann")[1]).copy()
-    add_masks(ann, [(kept["ann"].seed, mask_context(b"self", roster, (0, 0)), False)])
+    add_masks(ann, [(kept["ann"].seed, mask_context(b"self", roster, (0, 0), ("ann",)), False)])
     assert (ann.astype(np.int32) != run.updates["ann"]).sum() > SIZE - 4
-    pairs = [agree(kept[name].mask, public_half(kept["ann"].mask)) for name in NAMES[1:]]
-    add_masks(ann, [(pair, mask_context(b"pair", roster, (0, 0)), False) for pair in pairs])
+    pairs = {name: agree(kept[name].mask, public_half(kept["ann"].mask)) for name in NAMES[1:]}
+    add_masks(ann, [(pairs[name], mask_context(b"pair", roster, (0, 0), (name, "ann")), False) for name in pairs])
     np.testing.assert_array_equal(ann.astype(np.int32), run.updates["ann"])
 
 
@@ -93,7 +93,7 @@ def test_masks_are_new_in_every_attempt_and_round():
 
 def test_masks_are_hkdf_and_aes_in_counter_mode():
     """The same mask from HMAC and single AES blocks."""
-    extracted = hmac.digest(b"blindsight masks 2", b"s" * 32, "sha256")
+    extracted = hmac.digest(b"blindsight masks 3", b"s" * 32, "sha256")
     block = Cipher(AES256(hmac.digest(extracted, b"here\x01", "sha256")), ECB()).encryptor()
     stream = b"".join(block.update(counter.to_bytes(16, "big")) for counter in range(3))
     for plus in (True, False):
@@ -137,6 +137,61 @@ def test_an_upload_is_uniform_whatever_it_hides_and_so_is_the_sum_before_unmaski
 def test_keys_that_cannot_agree_are_refused(key):
     with pytest.raises(MessageError, match="agreed"):
         agree(b"k" * 32, key)
+
+
+U_OF_LOW_ORDER = (
+    *(0, 1, 2**255 - 20),
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+)
+OF_LOW_ORDER = [  # the first two have a second encoding below 2^255, and bit 255 is ignored
+    (u + again + top).to_bytes(32, "little")
+    for u in U_OF_LOW_ORDER
+    for again in (0, 2**255 - 19)
+    for top in (0, 2**255)
+    if u + again < 2**255
+]
+
+
+def test_keys_of_low_order_are_those_that_cannot_agree():
+    assert len(OF_LOW_ORDER) == 14
+    for key in OF_LOW_ORDER:
+        assert of_low_order(key)
+        with pytest.raises(MessageError, match="agreed"):
+            agree(b"k" * 32, key)
+    doubled = {(u * u - 1) ** 2 * pow(4 * u * (u * u + 486662 * u + 1), -1, 2**255 - 19) % (2**255 - 19)
+               for u in U_OF_LOW_ORDER[3:]}  # fmt: skip
+    assert doubled == {1}
+    for seed in range(100):
+        key = seeded_bytes(seed)(32)
+        assert not of_low_order(key)
+        agree(b"k" * 32, key)
+
+
+@pytest.mark.parametrize("key", OF_LOW_ORDER)
+@pytest.mark.parametrize("which", ["channel_key", "mask_key"])
+def test_advertisements_of_low_order_are_refused_for_their_owner_alone(which, key):
+    run = Run("masks")
+    run.begin(0)
+    receipt, body = run.opened(run.ask("eve"), "eve")
+    wrong = run.reply("eve", receipt, encode(replace(decode(body, Advertisement), **{which: key})))
+    with pytest.raises(MessageError, match="'eve' is of low order"):
+        run.deliver(wrong)
+    run.play_step(*NAMES[:4])
+    listed = body_for(run, "ann", Directory).advertisements
+    with pytest.raises(MessageError, match="'eve' is of low order"):
+        told(run, "ann", Directory((*listed, wrong)))
+    run.play_until(UNMASK, *NAMES[:4])
+    receipt, body = run.opened(run.ask("dia"), "dia")
+    reveal = decode(body, Reveal)
+    ahead = decode(reveal.ahead, Reply)
+    vouched, _ = run.opened(reveal.ahead, "dia")
+    ahead = run.reply("dia", vouched, encode(replace(decode(ahead.body, Advertisement), **{which: key})))
+    run.deliver(run.reply("dia", receipt, encode(replace(reveal, ahead=ahead))))
+    np.testing.assert_array_equal(run.finish(*NAMES[:4]), run.sum(*NAMES[:4]))
+    run.begin(1)
+    assert run.aggregator.awaited == ("dia", "eve")  # asked for other keys
+    np.testing.assert_array_equal(run.finish(), run.sum())
 
 
 # Thresholds and groups
@@ -343,7 +398,7 @@ def test_no_step_is_done_in_two_ways_also_after_a_restart(tmp_path):
 
 def test_secrets_of_an_attempt_are_forgotten_when_they_have_served():
     run = played(UNMASK)
-    before = decode(run.role("ann")._state.secrets, RoundSecrets)
+    before = run.kept("ann")
     run.ask("ann")
     after = run.role("ann")._state.secrets
     for secret in (before.channel, before.mask, before.seed, *before.seed_shares, *before.mask_key_shares):

@@ -50,7 +50,7 @@ from blindsight.sift.sift import LinearSift
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 from blindsight.sums import KeyGenerator, dphe, masks
-from blindsight.sums.roles import PARTS
+from blindsight.sums.roles import PARTS, Member
 
 Trial = Callable[[bool], Finding]
 """Plays an attack on the system with the weakness (True), or on the repaired one."""
@@ -239,6 +239,19 @@ def uncompared_counts() -> Any:
     return patch.object(dphe, "_released", lambda rows, senders, *rest: released(rows, senders * 0 + 9, *rest))
 
 
+believed_zeros = partial(patch.object, Member, "_had_no_update", lambda self: True)
+
+
+def withheld_forgeries() -> Any:
+    """Let the key generator withhold the blocks alone that have more contributors than senders."""
+    released = dphe._released
+
+    def withholding(rows: Any, senders: Any, *rest: Any) -> Any:
+        return released(rows * (rows[:, -1:] <= senders[:, None]), senders, *rest)
+
+    return patch.object(dphe, "_released", withholding)
+
+
 low_threshold = partial(patch, "blindsight.sums.masks.threshold", lambda members: members // 2 + 1)
 without_lattice_check = partial(patch, "blindsight.sums.bfv._checked", lambda *given: True)
 without_tags = partial(patch, "blindsight.sums.dphe.matches", lambda *given, **named: True)
@@ -248,6 +261,12 @@ unsigned_keys = partial(
     "blindsight.sums.masks.read_advertisement",
     lambda author, reply, receipt: decode(reply.body, masks.Advertisement),
 )
+
+
+def unnamed_pairs() -> Any:
+    """Let masks be derived for no names."""
+    context = masks.mask_context
+    return patch.object(masks, "mask_context", lambda purpose, roster, turn, names: context(purpose, roster, turn, ()))
 
 
 def _differenced_rounds(weak: bool) -> Finding:
@@ -558,6 +577,9 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("keys of the aggregator's own", "the server alone", "masks hide an update from an aggregator that lies",
            ("keys whose signatures nobody compares", "compared"),
            _hostile("keys of the aggregator's own", "masks", unsigned_keys), 0.1),
+    Attack("copied keys", "the server with one of three members", "masks of other pairs stay on an upload",
+           ("masks that are not derived for the names of their pair", "the real ones"),
+           _hostile("copied keys", "masks", unnamed_pairs), 0.1),
     Attack("chosen ciphertexts", "the server", "nothing is opened but the checked sum",
            ("a key generator without its check of the sum", "with it"),
            _hostile("chosen ciphertexts", "bfv", without_lattice_check), 1.5),
@@ -579,6 +601,9 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("forged contributor counts", "a member", "what two members sent is not opened where three must have",
            ("counts that nobody compares with senders", "compared"),
            _hostile("forged contributor counts", "dphe", uncompared_counts), 0.5),
+    Attack("forged numbers of senders", "the server", "it does not see which blocks a member sent",
+           ("blocks that are withheld one by one", "rounds that are refused"),
+           _hostile("forged contributor counts", "dphe", withheld_forgeries, row=1), 0.5),
     Attack("training that fails on data", "a server that chooses the weights",
            "failures of selective sharing tell nothing of a photo",
            ("failures as they happen", "noise outside training"), _failing, 0.1),

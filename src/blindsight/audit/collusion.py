@@ -59,7 +59,7 @@ from blindsight.statement import PrivacyStatement
 from blindsight.sums import masks
 from blindsight.sums.dphe import CheckedShards, Permutations, SparseAdder
 from blindsight.sums.engine import Parts
-from blindsight.sums.masks import UNMASK, Peers, Reveal, RoundSecrets, agree, mask_context, read_directory
+from blindsight.sums.masks import UNMASK, Peers, Reveal, RoundSecrets, agree, read_directory
 from blindsight.sums.messages import Receipt, Reply, Roster, Setup
 from blindsight.sums.scheme import CONTRIBUTE, Resources, Turn
 from blindsight.sums.session import RoundResult, Session
@@ -390,8 +390,9 @@ def joined(peers: Peers, shares: Mapping[str, bytes]) -> bytes | None:
 def bared(roster: Roster, turn: Turn, upload: bytes, victim: str, seed: bytes, pairs: Mapping[str, bytes]) -> Integers:
     """Return a member's upload without its own mask and those it shares with others, by the secret behind each."""
     residues = roster.terms.read_residues(upload).copy()
-    worn = [(seed, mask_context(b"self", roster, turn), False)]
-    worn += [(secret, mask_context(b"pair", roster, turn), victim > other) for other, secret in pairs.items()]
+    worn = [(seed, masks.mask_context(b"self", roster, turn, (victim,)), False)]
+    for other, secret in pairs.items():
+        worn.append((secret, masks.mask_context(b"pair", roster, turn, (victim, other)), victim > other))
     masks.add_masks(residues, worn)
     return residues.view(residues.dtype.str.replace("u", "i")).astype(np.int64)
 

@@ -2,16 +2,19 @@
 
 | attack | who | schemes |
 | --- | --- | --- |
-| differencing attempts: a round is retried without a member, and the two sums are subtracted | server, network | all |
+| differencing attempts: a round is retried without a member, and the sums are subtracted | server, network | all |
+| the same after zeros, which the server signs as the first sum | server | masks |
 | differencing rounds: the same with two rounds of nearly equal models | server | all: works where there is no noise |
 | inconsistent drop-out sets: members are told different survivors | server with c members | masks |
 | keys of the aggregator's own: it stands between a member and all others | server | masks |
+| copied keys: a member advertises another one's, so that masks of two pairs cancel | server with c members | masks |
 | chosen ciphertexts: something else is to be opened than the sum | server | dphe, block-dphe, bfv |
 | malleable copies: a member contributes minus what others sent | member that is shown the others' messages | all |
 | the same with multiples that pass the check | member and server | dphe: works, as the statement says |
 | a model of its own for each member: all but one learn from dead weights | server | all |
 | one member ends the run | member | all |
 | forged contributor counts (`minimum_per_position`) | member | dphe, block-dphe |
+| forged numbers of senders, with which those counts are compared | server | dphe, block-dphe |
 | training that fails on data | server | selective sharing (`failing_on_data`) |
 
 Every one of them succeeded against an implementation that followed its paper. They are played between real roles that
@@ -53,17 +56,22 @@ from blindsight.sums import Aggregator, KeyGenerator, Member, bfv, masks
 from blindsight.sums.dphe import Permutations, Shards, SparseAdder, SparseSum, read_key
 from blindsight.sums.mac import PRIME, context_of, tag
 from blindsight.sums.masks import (
+    ADVERTISE,
     CONSISTENCY,
     SHARE,
     UNMASK,
+    Advertisement,
     Delivery,
     Directory,
+    MaskMember,
+    Peers,
     Reveal,
     RoundSecrets,
     SealedShares,
     Survivors,
     UnmaskRequest,
     agree,
+    public_half,
 )
 from blindsight.sums.messages import Call, Reply, Setup, model_digest
 from blindsight.sums.noise import NoisePlan
@@ -111,6 +119,11 @@ class LyingServer(Aggregator):
         """Return a signed call of any content."""
         return self.roster.signed(self._key, AGGREGATOR, Call(self.roster.digest, *turn, "", step, model, body, b""))
 
+    def zeros(self) -> bytes:
+        """Return the signed answer of this round with zeros in the place of the sum."""
+        opened = self._done.opened()
+        return self._own_answer(replace(opened, sums=0 * opened.sums))[0]
+
     def unsealed(self, reply: bytes) -> tuple[str, bytes]:
         """Return who sent a reply of the present round, and its body."""
         message = decode(reply, Reply)
@@ -156,6 +169,11 @@ class LyingMember(Member):
         """Return the same member as it is now, to do the same step twice."""
         return LyingMember(self.name, self.terms, state=self._state)
 
+    def copy(self, source: "LyingMember") -> None:
+        """Advertise the mask keys of another member as its own from now on, and do everything else as it should."""
+        self._part = copier = _Copier(self.name, self.roster, self.handed, self.resources, self._vouch)
+        copier.source = source
+
     @property
     def secrets(self) -> RoundSecrets:
         """What it keeps of a masked round."""
@@ -165,6 +183,21 @@ class LyingMember(Member):
     def handed(self) -> Setup:
         """What the key generator has given to it."""
         return decode(self._state.setup, Setup)
+
+
+class _Copier(MaskMember):
+    source: LyingMember
+
+    def answer(self, call: Call, integers: Integers | None, secrets: bytes) -> tuple[bytes, bytes]:
+        body, kept = super().answer(call, integers, secrets)
+        if call.step == ADVERTISE:
+            self._own = decode(body, Advertisement)
+            body = encode(replace(self._own, mask_key=public_half(self.source.secrets.mask)))
+        return body, kept
+
+    def _peers(self, call: Call, directory: bytes) -> Peers:
+        peers = super()._peers(call, directory)
+        return replace(peers, keys={**peers.keys, self.name: self._own})
 
 
 class Run:
@@ -312,19 +345,28 @@ _READ = "share of the victim's weights that are read"
 
 
 def differencing_attempts(scheme: str) -> Iterator[Finding]:
-    """Retry a round without the victim in every way there is."""
-    run = Run(scheme)
-    updates = run.updates()
-    others = {name: update for name, update in updates.items() if name != VICTIM}
-    whole = run.play((1, 0), updates)
+    """Retry a round without the victim in every way there is.
+
+    Without a key generator the server signs the sum. So it is tried again after zeros in the place of the sum, too.
+    """
     turns = [(1, 0), (1, 1), (2, 0)]  # the same attempt, another one, another round: all with the same model
-    sums = [found for found in [whole, *(run.play(turn, others) for turn in turns)] if found is not None]
+    sums: list[Integers | None] = []
+    for lies in (False,) if scheme in KEYED_SCHEMES else (False, True):
+        run = Run(scheme)
+        updates = run.updates()
+        others = {name: update for name, update in updates.items() if name != VICTIM}
+        server, _ = run.collect((1, 0), updates)
+        sums.append(run.conclude(server))
+        if lies:
+            for member in run.members.values():
+                member.settle(server.zeros(), 1)
+        sums += [run.play(turn, others) for turn in turns]
     yield _finding(
         scheme,
         "one sum is opened of what members learned from one model, whatever is lost, forged or tried again",
         "differencing attempts",
-        f"different sums that are opened in {1 + len(turns)} tries, with and without the victim (a sum is one)",
-        len({found.tobytes() for found in sums}),
+        f"different sums that are opened in {len(sums)} tries, with and without the victim (a sum is one)",
+        len({found.tobytes() for found in sums if found is not None}),
         most=1.0,
     )
 
@@ -449,6 +491,29 @@ def keys_of_its_own(scheme: str) -> Iterator[Finding]:
         "keys of the aggregator's own",
         _READ,
         _read(opened, updates[VICTIM]),
+    )
+
+
+def copied_keys(scheme: str) -> Iterator[Finding]:
+    """Let one of three members advertise the mask key of another; the name of the victim is between theirs.
+
+    The server plays every step as it should, and lifts the victim's own mask from its upload.
+    """
+    source, victim, turn = "bob", "cem", (1, 0)
+    run = Run(scheme, members=(source, victim, LIAR))
+    run.members[LIAR].copy(run.members[source])
+    updates = run.updates()
+    server, sent = run.collect(turn, updates)
+    adder: Any = server._adder
+    (group,) = adder._groups
+    seed = adder._secrets(group, group.peers)[victim]
+    opened = bared(server.roster, turn, decode(sent[victim], Reply).body, victim, seed, {})
+    yield _finding(
+        scheme,
+        "a server with one of three members reads no other's update, whatever keys it advertises",
+        "copied keys",
+        _READ,
+        _read(opened, updates[victim]),
     )
 
 
@@ -709,9 +774,14 @@ def _garbage(terms: Terms) -> Iterator[bytes]:
 
 
 def forged_counts(scheme: str) -> Iterator[Finding]:
-    """Let a member claim that three changed the blocks which the victim alone changed, and which two of them sent."""
+    """Let a member claim that three changed the blocks which the victim alone changed, and which two of them sent.
+
+    And let the server claim that nobody sent the blocks that the victim did not send.
+    """
     members, three = (VICTIM, "bob", "cem", LIAR), 3
     for padded in (False, True):
+        if padded:
+            yield _forged_senders(scheme)
         slots = 1 if scheme == "dphe" else 4
         blocks = DIMENSION // slots
         capacity = DIMENSION if padded else DIMENSION // 3
@@ -735,6 +805,27 @@ def forged_counts(scheme: str) -> Iterator[Finding]:
             _read(None if opened is None else opened[victim != 0], victim[victim != 0]),
             admitted=_admission(run.terms, "from a member who lies about how many changed it") if padded else None,
         )
+
+
+def _forged_senders(scheme: str) -> Finding:
+    """Name no senders of what the victim did not send: half of the blocks, which all others changed."""
+    half = 3 * (1 if scheme == "dphe" else 4)
+    run = Run(scheme, dimension=2 * half, capacity=half)
+    updates = run.updates()
+    updates[VICTIM][half:] = 0
+    server, sent = run.collect((1, 0), updates)
+    adder: Any = server._adder
+    body = server.unsealed(sent[VICTIM])[1]
+    (places,) = adder.check(CONTRIBUTE, VICTIM, Reply(b"", body)).places
+    adder._senders[np.setdiff1d(np.arange(run.terms.blocks), places)] = 0
+    opened = run.conclude(server)
+    return _finding(
+        scheme,
+        "the server sees nothing of which blocks a member sent but their number, and places in a secret order",
+        "forged contributor counts, by a server that names senders",
+        "share of the blocks the victim did not send that the opened sum leaves out, while it has all that it sent",
+        0.0 if opened is None or not opened[:half].all() else float(np.mean(opened[half:] == 0)),
+    )
 
 
 def _counted_twice(run: Run, server: LyingServer, blocks: Integers) -> bytes:
@@ -802,6 +893,7 @@ PLAYED: tuple[tuple[str, Sequence[str], Finder], ...] = (
     ("differencing rounds", HIDING_SCHEMES, differencing_rounds),
     ("inconsistent drop-out sets", ("masks",), inconsistent_drop_outs),
     ("keys of the aggregator's own", ("masks",), keys_of_its_own),
+    ("copied keys", ("masks",), copied_keys),
     ("chosen ciphertexts", KEYED_SCHEMES, chosen_ciphertexts),
     ("malleable copies", HIDING_SCHEMES, malleable_copies),
     ("malleable copies, of a member with the server", ("dphe",), copies_with_the_server),

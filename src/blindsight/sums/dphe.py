@@ -26,15 +26,23 @@ members changed can be withheld. ``Terms(as_published=True)`` undoes all but the
 *Counting.* If contributors are counted, every changed block carries a one in its last slot, and padding a zero: the
 decrypted slot is the number of members who changed the block. (The aggregator only knows how many *sent* it, and a
 dummy there makes one contributor look like two.) A member who lies can put any number into that slot. So the aggregator
-says how many members sent each block, and
+says how many members sent each block, and where a count is not in 0 ... senders, nothing of the round is released.
 
-    Claim. With an aggregator that counts honestly, no block is released that fewer than `minimum_per_position` members
-    sent, whatever any number of them encrypted.
-    Proof. A block is released only if minimum_per_position <= count <= senders, and the senders are the aggregator's.
+    Claim. (1) With an aggregator that counts honestly, no block is released that fewer than `minimum_per_position`
+    members sent, whatever any number of them encrypted. (2) Whatever an aggregator says of senders, without a member's
+    help it sees either nothing or the sum of all blocks that `minimum_per_position` members changed.
+    Proof. Anything is released only if count <= senders in every block, and then the blocks with
+    minimum_per_position <= count: of these, as many members sent each as the aggregator says (1); and which they are
+    does not depend on what it says (2). The counts are those that members encrypted, else the tags do not fit. []
+
+Blocks that were withheld one by one would break (2): the aggregator names no senders where a member sent nothing, and
+the blocks that are left are that member's, in plain order. What it learns by a lie about senders is one bit, whether
+some block has more contributors than it named; if so, the round and the key are gone.
 
 What remains: padding counts as sending. A block that one member changed and others padded is released if a single lying
 member lifts its count to no more than the number of its senders. Nobody but the member can check which of its blocks
-are padding: that is what padding is for.
+are padding: that is what padding is for. And a member that lifts a count further, or sends numbers out of range, spoils
+the round, which one that sends a wrong tag can do anyway.
 
 *Who learns what was withheld.* With a single withheld block the aggregator would know whose it is. So members get,
 under a key made from their shared secret, one bit per block that says whether it was *released*.
@@ -60,7 +68,7 @@ from blindsight.rng import ByteSource, random_words, system_bytes
 from blindsight.sums.mac import PRIME, context_of, matches, tag
 from blindsight.sums.messages import Call, Key, Reply, Roster, Setup
 from blindsight.sums.scheme import Adder, ForgedError, MemberPart, Opened, Opener, Resources, Turn, Vouch
-from blindsight.sums.terms import AGGREGATOR, Terms
+from blindsight.sums.terms import AGGREGATOR, Terms, beyond
 
 _CHUNK = 64  # ciphertexts that one thread packs at a time
 
@@ -405,14 +413,12 @@ def check_request(request: SparseSum, terms: Terms, contributors: int) -> None:
 
 
 def _released(rows: NDArray[np.int64], senders: NDArray[np.int64], terms: Terms, members: tuple[str, ...]) -> Opened:
-    """Withhold what fewer than `minimum_per_position` members changed or anyone forged; raise if no count is kept."""
+    """Withhold the blocks that fewer than `minimum_per_position` members changed; refuse all if a number was forged."""
     weights, counts = rows[:, : terms.slots], rows[:, terms.slots :]
-    most = len(members) * terms.max_integer
-    outside = np.hstack([(weights > most) | (weights < -most), (counts < 0) | (counts > senders[:, None])])
-    forged: NDArray[np.bool_] = np.any(outside, axis=1)
-    forged[-1] |= weights.ravel()[terms.dimension :].any()
-    if forged.any() and not terms.counting:
+    if ((counts < 0) | (counts > senders[:, None])).any():
+        raise ForgedError("a block has more contributors than senders, or less than none: a count was forged.")
+    if beyond(weights, len(members) * terms.max_integer) or weights.ravel()[terms.dimension :].any():
         raise ForgedError("the sum is not one that these contributors can have: one overflowed or was forged.")
-    released: NDArray[np.bool_] = (counts >= terms.minimum_per_position).all(axis=1) & ~forged
+    released: NDArray[np.bool_] = np.all(counts >= terms.minimum_per_position, axis=1)
     sums = np.where(released[:, None], weights, 0).ravel()[: terms.dimension]
-    return Opened(members, sums, released, int(np.count_nonzero(forged)))
+    return Opened(members, sums, released)

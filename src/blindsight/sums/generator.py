@@ -147,8 +147,6 @@ class KeyGenerator(Role):
                 return self._sealed(self._refusal(message, f"no member has contributed to round {message.round}."))
             return self._refused(message, error)
         entry = f"round {message.round}: the sum of {', '.join(members)} was released."
-        if opened.forged:
-            entry += f" Of its blocks, {opened.forged} were withheld: one of these members forged a number in them."
         answer = self._sealed(self._answered(message, opened))
         self._keep(replace(state, round=message.round, answer=answer, log=(*state.log, entry)))
         return answer

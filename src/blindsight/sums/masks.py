@@ -19,8 +19,10 @@ itself.
 3. *All of it or nothing.* An aggregator may also tell members different U2. A signer has masks with all of U3, or it
    would not have signed. A member v of U3 that has not signed was told of t members at least, itself among them. If k
    honest members of U3 have not signed, U3 has t + k members, so v was told of 2t + k - n > c + k of them: one is an
-   honest signer w. The mask between v and w goes only with w's upload, and w's masks only with all of U3. Different
-   directories lead nowhere: shares sealed under another one do not open, and two of them take 2t members again.
+   honest signer w. The mask between v and w goes only with w's upload, and w's masks only with all of U3: it is
+   derived for these two names, so no other pair has it, whatever key a member advertises as its own (that of w, or one
+   that gives the same secret with every other key: bit 255 flipped, a point of low order added). Different directories
+   lead nowhere: shares sealed under another one do not open, and two of them take 2t members again.
 
 t counts all members that are asked in a round, which follow from the terms, and not those who come: the aggregator
 could choose a small round with c members of its own. From 100 members on masks are shared in groups of at least 50
@@ -73,7 +75,13 @@ STEPS = (ADVERTISE, SHARE, CONTRIBUTE, CONSISTENCY, UNMASK)
 Shares = tuple[bytes, bytes]
 """One holder's share of a member's mask key, and of its seed."""
 
-_LABEL = b"blindsight masks 2"
+_LABEL = b"blindsight masks 3"
+_FIELD = 2**255 - 19
+_LOW_ORDER = {
+    *(0, 1, _FIELD - 1),
+    0x00B8495F16056286FDB1329CEB8D09DA6AC49FF1FAE35616AEB8413B7C7AEBE0,
+    0x57119FD0DD4E22D8868E1C58C45C44045BEF839C55B1D0B1248C50A3BC959C5F,
+}  # u-coordinates on Curve25519 and its twist: 8 times such a point is the neutral element
 _CHUNK = 1 << 18  # bytes of a mask that are made and added while they are in the cache
 _ZEROS = bytes(_CHUNK)
 _CHOICES = 1000  # of t holders, that are tried if some of them lie
@@ -202,6 +210,8 @@ def read_advertisement(author: str, reply: Reply, receipt: Receipt) -> Advertise
     advertisement = decode(reply.body, Advertisement, max_bytes=1 << 12)
     if {len(advertisement.channel_key), len(advertisement.mask_key), len(advertisement.commitment)} != {32}:
         raise MessageError(f"the keys of {author!r} have the wrong length.")
+    if of_low_order(advertisement.channel_key) or of_low_order(advertisement.mask_key):
+        raise MessageError(f"a key of {author!r} is of low order: nobody can agree on a secret with it.")
     return advertisement
 
 
@@ -279,10 +289,10 @@ class MaskMember(MemberPart):
         self._check_enough([*sealed, self.name], peers.group)
         held = {self.name: (kept.mask_key_shares[0], kept.seed_shares[0])}
         held |= {sender: self._unsealed(box, sender, kept, peers) for sender, box in sealed.items()}
-        masks = [(kept.seed, mask_context(b"self", self.roster, peers.turn), True)]
+        masks = [(kept.seed, mask_context(b"self", self.roster, peers.turn, (self.name,)), True)]
         for name in sealed:
-            secret = agree(kept.mask, peers.keys[name].mask_key)
-            masks.append((secret, mask_context(b"pair", self.roster, peers.turn), self.name < name))
+            secret, pair = agree(kept.mask, peers.keys[name].mask_key), (self.name, name)
+            masks.append((secret, mask_context(b"pair", self.roster, peers.turn, pair), self.name < name))
         masked = self.terms.residues(integers)
         add_masks(masked, masks)
         owners = tuple(sorted(held))
@@ -508,11 +518,11 @@ class MaskAdder(Adder):
         masks: list[tuple[bytes, bytes, bool]] = []
         for owner, secret in self._secrets(group, peers).items():
             if owner in group.survivors:
-                masks.append((secret, mask_context(b"self", self.roster, self.turn), False))
+                masks.append((secret, mask_context(b"self", self.roster, self.turn, (owner,)), False))
                 continue
             for survivor in group.survivors:  # the other way round than the survivor did when it masked its update
-                pair = agree(secret, peers.keys[survivor].mask_key)
-                masks.append((pair, mask_context(b"pair", self.roster, self.turn), survivor > owner))
+                shared, pair = agree(secret, peers.keys[survivor].mask_key), (owner, survivor)
+                masks.append((shared, mask_context(b"pair", self.roster, self.turn, pair), survivor > owner))
         return masks
 
     def _secrets(self, group: _Group, peers: Peers) -> dict[str, bytes]:
@@ -596,9 +606,17 @@ def agree(private: bytes, public: bytes) -> bytes:
         raise MessageError("a public key is not one that a secret can be agreed with.") from None
 
 
-def mask_context(purpose: bytes, roster: Roster, turn: Turn) -> bytes:
-    """Return what a mask is derived for: the "self" mask of a member or that of a "pair", in one attempt."""
-    return b"%s of attempt %d at round %d of " % (purpose, turn[1], turn[0]) + roster.digest
+def of_low_order(public: bytes) -> bool:
+    """Tell whether the secret agreed with a key is zero, whoever agrees: in any of its encodings (RFC 7748)."""
+    return int.from_bytes(public, "little") % 2**255 % _FIELD in _LOW_ORDER
+
+
+def mask_context(purpose: bytes, roster: Roster, turn: Turn, names: Names) -> bytes:
+    """Return what a mask is derived for: the "self" mask of a member or that of a "pair", in one attempt.
+
+    The names of a pair are part of it: a member that copies the key of another has other masks than it.
+    """
+    return b"%s of attempt %d at round %d of " % (purpose, turn[1], turn[0]) + roster.digest + _framed(sorted(names))
 
 
 def _purpose(peers: Peers, sender: str, receiver: str) -> bytes:

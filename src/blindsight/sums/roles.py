@@ -6,10 +6,13 @@ They exchange bytes.
 
 - A *member* does what the aggregator signed, each step of an attempt once: asked again in the same words it answers the
   same, asked in others it refuses. It contributes to a round only if the terms say that it is asked there, one update a
-  round, and from a model that it has not answered before (unless the sum it gave was zero, so that the model did not
-  move). Under a keyed scheme there is one attempt at a round. Under masks it takes part in another attempt, with the
-  same update and new masks, until it has revealed shares; then the round is over for it. It stops when more members
-  may have been missing from sums than the terms allow; of a sum that it was not shown it assumes the worst.
+  round, and from a model that it has not answered before. After a sum of zeros, which does not move the model, it may
+  answer again if the key generator signed that sum, and under masks if its own update was zero, too. (So it does not
+  give two updates other than zero from one model. An aggregator that signs zeros in the place of a sum and asks again
+  learns from who answers which updates were nothing but zeros.) Under a keyed scheme there is one attempt at a round.
+  Under masks it takes part in another attempt, with the same update and new masks, until it has revealed shares; then
+  the round is over for it. It stops when more members may have been missing from sums than the terms allow; of a sum
+  that it was not shown it assumes the worst.
 - The *key generator* opens a round at most once, for signed receipts of enough members that name the same model, and
   only what it can check to be their sum (`mac`). Asked again for that round it gives the recorded answer, whatever
   comes with the request. What fails uses up a round for which a member has signed, and gets one sentence, whatever the
@@ -300,15 +303,20 @@ class Member(Role):
         return Outcome(round, message.members, sums, self.terms.values(sums), entered)
 
     def settle(self, answer: bytes, round: int) -> Outcome:
-        """Read the answer of this member's last round, note absences; after a zero sum the model may be used again."""
+        """Read the answer of this member's last round, note absences; forget the model if nothing came of it."""
         outcome, state = self.read(answer, round), self._state
         if round != state.round or not state.over or state.asked == b"settled":
             return outcome
         missed = state.missed + self.terms.asked - len(outcome.members)
-        moved = not outcome.integers.size or outcome.integers.any()  # a brief answer is not of zero
-        answered = state.answered if moved else state.answered[:-32]
+        zeros = outcome.integers.size and not outcome.integers.any()  # a brief answer is not of zeros
+        again = zeros and (self.terms.keyed or self._had_no_update())  # an aggregator may sign any sum
+        answered = state.answered[:-32] if again else state.answered
         self._keep(replace(state, missed=missed, answered=answered, asked=b"settled", sent=b""))
         return outcome
+
+    def _had_no_update(self) -> bool:
+        zeros = np.zeros(self.terms.dimension, dtype=np.int64)
+        return self._state.proposal == hashlib.sha256(zeros.tobytes()).digest()
 
     def _released(self, answer: Answer) -> NDArray[np.bool_]:
         blocks = self.terms.blocks

@@ -66,12 +66,11 @@ class MemberPart(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A sum: whose, in integers; and for a sparse scheme which blocks were released and how many were forged."""
+    """A sum: whose, in integers; and for a sparse scheme which blocks were released."""
 
     members: tuple[str, ...]
     sums: Integers
     released: NDArray[np.bool_] | None = None
-    forged: int = 0
 
 
 class Adder(ABC):

@@ -88,7 +88,8 @@ def _masks(terms: Terms, source: ByteSource) -> PrivacyStatement:
         not_protected=(
             _EXACT,
             _DIFFERENCES,
-            "that a member took part, or dropped out",
+            "that a member took part, or dropped out; and, from an aggregator that gives out a sum of zeros and asks "
+            "again, whether its update was nothing but zeros",
             "the run itself: a member that sends wrong shares or a wrong upload spoils a round, after which members "
             "refuse its model and a new run must begin; and an aggregator may give out any numbers as the sum",
         ),
@@ -227,6 +228,10 @@ def _sparse_leaks(terms: Terms) -> list[str]:
             f"a block that at least {terms.minimum_per_position} members sent (padding included), from a member who "
             "lies about how many changed it: it is opened even if one member alone changed it; one that fewer sent "
             "never is"
+        )
+        lines.append(
+            "whether some block has more contributors than the aggregator says sent it: one bit a round, from an "
+            "aggregator that lies about that; if so, nothing is opened and the key is used up"
         )
     if terms.as_published:
         lines.append("from the aggregator: whether a member's support changed between rounds, and by how much")
