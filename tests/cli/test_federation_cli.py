@@ -1,6 +1,8 @@
 """What a party types: keys that are made once, fingerprints to compare, members, certificates; then its runs."""
 
+import json
 import tomllib
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -155,3 +157,64 @@ def test_the_operator_sees_who_is_awaited_and_who_is_online(tmp_path, federation
         known.registered("ann", 7)
     status = federation("status", "--home", home, "--json").document
     assert (status["awaited"], status["online"]) == ([], None)  # the SuperLink does not answer
+
+
+@pytest.fixture
+def door(monkeypatch):
+    """The SuperLink's door without a network: invitations are answered by the federation in a folder."""
+
+    def opened(home):
+        def answer(url, request, timeout, context):
+            with Federation.editing(home) as federation:
+                federation.admit(request)
+                federation.registered(json.loads(request)["name"], 7)
+                return BytesIO(federation.admit(request))
+
+        monkeypatch.setattr("blindsight.federated.commands.urlopen", answer)
+
+    return opened
+
+
+def test_joining_again_shows_who_is_new_gone_or_changed_before_it_asks(tmp_path, federation, door):
+    home = tmp_path / "operator"
+    Federation.begin(home, "localhost:1", "0" * 64)
+    door(home)
+
+    def invite(name):
+        federation("invite", name, "--home", home, "--out", tmp_path / f"{name}.invitation")
+
+    def join(name, *words, place=None, **expected):
+        words = ("--home", tmp_path / (place or name), "--wait", 0, "--no-start", *words)
+        return federation("join", tmp_path / f"{name}.invitation", *words, **expected)
+
+    def code():
+        return Federation.load(home).code
+
+    everybody = ("key generator", "ann", "bob", "cem", "dan")
+    for name in everybody:
+        invite(name)
+    for name in everybody:
+        join(name, code=1)  # the others are awaited, or it is not confirmed
+    said = join("key generator", "--code", code())
+    assert "SHA256" not in said.out  # at first the code is enough
+    keys = Federation.load(home).members.fingerprints
+    with Federation.editing(home) as known:
+        known.remove("cem")
+        known.remove("ann")
+    for name in ("ann", "eve"):
+        invite(name)
+    join("ann", place="ann-again", code=1)
+    join("eve", code=1)
+    new = Federation.load(home).members.fingerprints
+    kept = (tmp_path / "key generator" / "members.toml").read_text()
+    said = join("key generator", "--code", code(), code=1).err.replace("\n", "")
+    assert "'ann'" in said
+    assert all(fingerprint in said.replace(" ", "") for fingerprint in (keys["ann"], new["ann"]))
+    assert join("key generator", "--changed", "bob", "--code", code(), code=1).err
+    assert "ann" in join("key generator", "--changed", "ann", code=1).out  # shown, and then not confirmed
+    assert (tmp_path / "key generator" / "members.toml").read_text() == kept
+    said = join("key generator", "--changed", "ann", "--code", code(), "--json").document
+    assert said["added"] == {"eve": new["eve"]}
+    assert (said["gone"], said["changed"]) == (["cem"], {"ann": keys["ann"]})
+    assert Members.read(tmp_path / "key generator" / "members.toml").fingerprints == new
+    assert join("key generator", "--code", code(), "--json").document["changed"] == {}

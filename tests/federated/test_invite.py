@@ -1,6 +1,7 @@
 """Joining: an invitation admits one party once, and parties with different lists see different codes."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -26,8 +27,8 @@ def invited(federation, name, tmp_path):
     return Invitation.read(path)
 
 
-def join(federation, invitation, home):
-    return invitation.answered(home, federation.admit(invitation.request(home)))
+def join(federation, invitation, home, **named):
+    return invitation.answered(home, federation.admit(invitation.request(home)), **named)
 
 
 def test_everybody_sees_one_code_and_the_list_is_kept_when_all_are_there(federation, tmp_path):
@@ -49,6 +50,143 @@ def test_everybody_sees_one_code_and_the_list_is_kept_when_all_are_there(federat
     generator = federation.members.fingerprints[KEY_GENERATOR]
     assert seen["bob"].node_config(tmp_path / "bob", None)["key-generator"] == generator
     assert seen["bob"].node_config(tmp_path / KEY_GENERATOR, None)["role"] == "key-generator"
+
+
+def everybody(federation, tmp_path, owners=OWNERS):
+    """Invite an aggregator's parties and let all accept; return their invitations."""
+    names = (KEY_GENERATOR, *owners)
+    invitations = {name: invited(federation, name, tmp_path) for name in names}
+    for name in names:
+        join(federation, invitations[name], tmp_path / name)
+    for name in names:
+        join(federation, invitations[name], tmp_path / name).accept(tmp_path / name, invitations[name])
+    return invitations
+
+
+def replace_keys(federation, tmp_path, *names):
+    """Put keys of the operator's own in the place of parties', as a hostile operator would; return the fingerprints."""
+    for name in names:
+        forged = Identity.create(tmp_path / "mallory" / name / IDENTITY_FILE, name).public.to_bytes().hex()
+        federation.joined[name] = {"node-key": "", **federation.joined.get(name, {}), "identity": forged}
+    return {name: federation.members.fingerprints[name] for name in names}
+
+
+class TestJoiningAgain:
+    @pytest.fixture
+    def invitations(self, federation, tmp_path):
+        return everybody(federation, tmp_path, (*OWNERS, "dan"))
+
+    def refused(self, federation, invitations, tmp_path, name, forged, **named):
+        home = tmp_path / name
+        before = {path.name: path.read_bytes() for path in home.iterdir()}
+        with pytest.raises(PrivacyError) as error:
+            join(federation, invitations[name], home, **named)
+        for other, fingerprint in forged.items():
+            assert repr(other) in str(error.value)
+            assert fingerprint in str(error.value)
+        assert {path.name: path.read_bytes() for path in home.iterdir()} == before
+        return str(error.value)
+
+    @pytest.mark.parametrize("swapped", [("ann", "bob", "cem"), ("ann",), ("aggregator",), (KEY_GENERATOR,)])
+    def test_keys_that_were_accepted_before_do_not_change_while_another_party_is_invited(
+        self, federation, invitations, tmp_path, swapped
+    ):
+        forged = replace_keys(federation, tmp_path, *swapped)
+        invitations["eve"] = invited(federation, "eve", tmp_path)
+        join(federation, invitations["eve"], tmp_path / "eve")
+        for name in {KEY_GENERATOR, "dan"} - set(swapped):
+            self.refused(federation, invitations, tmp_path, name, forged)
+
+    def test_nor_after_a_party_was_removed(self, federation, invitations, tmp_path):
+        federation.remove("dan")
+        forged = replace_keys(federation, tmp_path, "ann", "bob")
+        said = self.refused(federation, invitations, tmp_path, KEY_GENERATOR, forged)
+        assert "cem" not in said
+
+    def test_nor_by_being_gone_in_between(self, federation, invitations, tmp_path):
+        federation.remove("ann")
+        home, invitation = tmp_path / KEY_GENERATOR, invitations[KEY_GENERATOR]
+        for _ in range(2):
+            found = join(federation, invitation, home)
+            found.accept(home, invitation)
+        assert "ann" not in Members.read(home / "members.toml").fingerprints
+        forged = replace_keys(federation, tmp_path, "ann")
+        self.refused(federation, invitations, tmp_path, KEY_GENERATOR, forged)
+
+    def test_a_party_that_is_back_with_the_keys_it_had_is_taken_in(self, federation, invitations, tmp_path):
+        kept = federation.joined["ann"]
+        federation.remove("ann")
+        home, invitation = tmp_path / KEY_GENERATOR, invitations[KEY_GENERATOR]
+        found = join(federation, invitation, home)
+        assert (found.added, found.gone, found.changed) == ({}, ("ann",), {})
+        found.accept(home, invitation)
+        federation.joined["ann"] = kept
+        found = join(federation, invitation, home)
+        assert (set(found.added), found.gone, found.changed) == ({"ann"}, (), {})
+
+    def test_other_keys_are_accepted_for_the_parties_that_are_named_alone(self, federation, invitations, tmp_path):
+        federation.remove("ann")
+        join(federation, invited(federation, "ann", tmp_path), tmp_path / "ann-again")
+        new, home, bob = federation.members.fingerprints["ann"], tmp_path / KEY_GENERATOR, federation.joined["bob"]
+        forged = replace_keys(federation, tmp_path, "bob")
+        said = self.refused(federation, invitations, tmp_path, KEY_GENERATOR, forged, changed=["ann"])
+        assert new not in said
+        old = Members.read(home / "members.toml").fingerprints["ann"]
+        federation.joined["bob"] = bob
+        found = join(federation, invitations[KEY_GENERATOR], home, changed=["ann"])
+        assert found.changed == {"ann": old}
+        found.accept(home, invitations[KEY_GENERATOR])
+        assert Members.read(home / "members.toml") == federation.members
+        again = join(federation, invitations[KEY_GENERATOR], home)  # with the keys that were named, silently
+        assert (again.added, again.gone, again.changed) == ({}, (), {})
+
+    def test_an_invitation_from_before_a_change_is_good_after_it(self, federation, invitations, tmp_path):
+        invitations["eve"] = invited(federation, "eve", tmp_path)  # names ann's first keys
+        join(federation, invitations["eve"], tmp_path / "eve").accept(tmp_path / "eve", invitations["eve"])
+        federation.remove("ann")
+        join(federation, invited(federation, "ann", tmp_path), tmp_path / "ann-again")
+        self.refused(federation, invitations, tmp_path, "eve", {})
+        join(federation, invitations["eve"], tmp_path / "eve", changed=["ann"]).accept(
+            tmp_path / "eve", invitations["eve"]
+        )
+        assert not join(federation, invitations["eve"], tmp_path / "eve").changed
+
+    def test_newcomers_and_leavers_change_nothing_for_the_others(self, federation, invitations, tmp_path):
+        invitations["eve"] = invited(federation, "eve", tmp_path)
+        join(federation, invitations["eve"], tmp_path / "eve")
+        federation.remove("dan")
+        seen = {name: join(federation, invitations[name], tmp_path / name) for name in (KEY_GENERATOR, "ann", "eve")}
+        assert len({found.code for found in seen.values()}) == 1
+        for name in (KEY_GENERATOR, "ann"):
+            assert seen[name].added == {"eve": federation.members.fingerprints["eve"]}
+            assert (seen[name].gone, seen[name].changed) == (("dan",), {})
+        assert (seen["eve"].added, seen["eve"].gone, seen["eve"].changed) == ({}, (), {})  # there was nothing before
+
+    @pytest.mark.parametrize("file", ["members.toml", "accepted.toml"])
+    def test_a_damaged_file_is_no_clean_sheet(self, federation, invitations, tmp_path, file):
+        (tmp_path / "dan" / file).write_text("[members]\n'ann' = ")
+        with pytest.raises(CorruptFileError, match=file):
+            join(federation, invitations["dan"], tmp_path / "dan")
+
+    def test_the_list_of_a_home_that_was_set_up_by_hand_or_edited_counts(self, federation, invitations, tmp_path):
+        home = tmp_path / "dan"
+        (home / "accepted.toml").unlink()  # as set up by hand, or by an earlier version
+        forged = replace_keys(federation, tmp_path, "ann")
+        self.refused(federation, invitations, tmp_path, "dan", forged)
+        (home / "members.toml").write_text(federation.members.to_toml())
+        assert not join(federation, invitations["dan"], home).changed
+        (home / "members.toml").unlink()
+        assert join(federation, invitations["dan"], home).gone == ()
+
+    def test_another_app_or_authority_is_refused(self, federation, invitations, tmp_path):
+        home, old = tmp_path / "ann", invitations["ann"]
+        answer = federation.admit(old.request(home))
+        with pytest.raises(PrivacyError, match="1" * 64):
+            replace(old, app="1" * 64).answered(home, answer)
+        federation.rotate()
+        with pytest.raises(PrivacyError, match="authority"):
+            replace(old, authority=federation.certificates.authority.read_text()).answered(home, answer)
+        assert replace(old, address="elsewhere.example:1").answered(home, answer).code  # TLS knows the authority's
 
 
 def test_other_keys_another_authority_or_app_give_another_code(federation, tmp_path):

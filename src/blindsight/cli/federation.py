@@ -111,18 +111,34 @@ def join(
     wait: Annotated[float, Option(help="Seconds to wait for the others.", min=0)] = 3600.0,
     port: Annotated[int, Option(help="A port of this machine for the node's own processes.")] = 9094,
     start: Annotated[bool, Option(help="Start the node; else only join.")] = True,
+    changed: Annotated[
+        list[str] | None,
+        Option(help="A party with other keys than before, whose new fingerprint was compared; may be repeated."),
+    ] = None,
 ) -> None:
-    """Make keys, join with an invitation, compare one code with the others, and run this party's node."""
+    """Make keys, join with an invitation, compare one code with the others, and run this party's node.
+
+    Typed again, it shows who is new or gone since, and refuses other keys of a party than before without --changed.
+    """
     from blindsight.federated.commands import joined, start_node
     from blindsight.federated.invite import Invitation
 
     home = home.expanduser().resolve()
     invitation = Invitation.read(file).renewed(home)
-    admission = joined(invitation, home, seconds=wait, tell=lambda words: sys.stderr.write(f"{words}\n"))
-    names = ", ".join(admission.members.fingerprints)
+    admission = joined(
+        invitation, home, seconds=wait, tell=lambda words: sys.stderr.write(f"{words}\n"), changed=changed or ()
+    )
+    members, before = admission.members.fingerprints, admission.changed
+    news = [f"New: {name}  {fingerprint}" for name, fingerprint in admission.added.items()]
+    news += [f"Changed: {name}  {members[name]}, before {fingerprint}" for name, fingerprint in before.items()]
+    news += ["Compare these fingerprints with the parties themselves."] if news else []
+    document = {"name": invitation.name, "code": admission.code, "members": dict(members)}
+    document |= {"added": dict(admission.added), "gone": list(admission.gone), "changed": dict(before)}
     show(
-        {"name": invitation.name, "code": admission.code, "members": dict(admission.members.fingerprints)},
-        f"{names}: {admission.code}",
+        document,
+        *(f"Gone: {name}" for name in admission.gone),
+        *news,
+        f"{', '.join(members)}: {admission.code}",
         "Everybody must see this code. Compare it by telephone or in person, not through the operator's machines.",
     )
     if code:

@@ -14,7 +14,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -244,12 +244,12 @@ def register_joined(home: Path, console: Operator, tell: Callable[[str], object]
             tell(f"{name} has joined.")
 
 
-def knock(invitation: Invitation, home: Path) -> Admission:
-    """Join with an invitation, or ask again how things stand."""
+def knock(invitation: Invitation, home: Path, changed: Collection[str] = ()) -> Admission:
+    """Join with an invitation, or ask again how things stand; parties in `changed` may have other keys than before."""
     trust = ssl.create_default_context(cadata=invitation.authority)
     try:
         with urlopen(f"https://{invitation.address}{DOOR}", invitation.request(home), 30, context=trust) as answer:
-            return invitation.answered(home, answer.read(1 << 20))
+            return invitation.answered(home, answer.read(1 << 20), changed)
     except HTTPError as error:
         sentence = error.read(500).decode("utf-8", "replace")
         raise PrivacyError(f"the SuperLink at {invitation.address} does not admit this party: {sentence}") from None
@@ -257,12 +257,19 @@ def knock(invitation: Invitation, home: Path) -> Admission:
         raise ServiceError(f"the SuperLink at {invitation.address} does not answer: {error}") from None
 
 
-def joined(invitation: Invitation, home: Path, *, seconds: float, tell: Callable[[str], object]) -> Admission:
+def joined(
+    invitation: Invitation,
+    home: Path,
+    *,
+    seconds: float,
+    tell: Callable[[str], object],
+    changed: Collection[str] = (),
+) -> Admission:
     """Join, and wait until everybody who was invited has, and the SuperLink knows this party's node."""
     until, told = time.monotonic() + seconds, ""
     while True:
         try:
-            found = knock(invitation, home)
+            found = knock(invitation, home, changed)
             if found.registered and not found.awaited:
                 return found
             waiting = f"Waiting for {', '.join(found.awaited) or 'the SuperLink'} ..."

@@ -11,6 +11,11 @@ call or a meeting, once for all instead of a fingerprint for each. It has 100 bi
 of scrypt (Percival 2009; N = 2^14, r = 8): two lists with one code take 2^50 of them. The invitation's own code keeps
 strangers out; a thief who uses the file first joins in its owner's name, and the short code shows it.
 
+*Joining again* accepts no other keys of a party than before, also of one that was gone in between (HOME/accepted.toml
+remembers everybody), unless the caller names that party; nor another app or authority. So it is enough that the key
+generator and a newcomer compare the code: the others cannot have changed. `Admission` lists who is new and who is gone.
+The address may change: TLS knows the authority.
+
 *Another authority* (its key was lost, or its certificates expire) needs no new invitations: the aggregator, whose keys
 everybody compared, signs the hand-over from the old one to the new, and a party follows it from the one it has.
 
@@ -32,7 +37,7 @@ import hmac
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -277,8 +282,11 @@ class Invitation:
         proof = _proof(self.code, self.name, public, node_key)
         return json.dumps({"name": self.name, "identity": public, "node-key": node_key, "proof": proof}).encode()
 
-    def answered(self, home: Path, answer: bytes) -> "Admission":
-        """Read what the operator's SuperLink answered; it must know this party by the keys it made."""
+    def answered(self, home: Path, answer: bytes, changed: Collection[str] = ()) -> "Admission":
+        """Read what the operator's SuperLink answered; it must know this party by the keys it made.
+
+        Other keys than this home has accepted, or the invitation names, are refused, except of parties in `changed`.
+        """
         try:
             document = json.loads(answer)
             members, awaited = Members(document["members"]), tuple(map(str, document["awaited"]))
@@ -286,30 +294,65 @@ class Invitation:
         except (KeyError, TypeError, ValueError) as error:
             raise MessageError(f"the SuperLink answered something that is no list of members: {error}") from None
         members.check(KeyStore(home).identity.public)
-        for name, fingerprint in self.members.items():
-            if members.fingerprints.get(name, fingerprint) != fingerprint:
-                raise PrivacyError(f"the invitation names other keys of {name!r} than the SuperLink. Ask the operator.")
-        return Admission(members, awaited, registered, short_code(members, self.authority, self.app))
+        self._check_accepted(home)
+        listed, known = members.fingerprints, {**self.members, **_accepted(home)}
+        others = listed.keys() & known.keys() - {self.name}
+        before = {name: known[name] for name in sorted(others) if listed[name] != known[name]}
+        if unnamed := [f"{name!r} has {listed[name]}, and had {before[name]}" for name in before.keys() - {*changed}]:
+            raise PrivacyError(
+                "the SuperLink shows other keys than this home has accepted or its invitation names: "
+                f"{'; '.join(sorted(unnamed))}. Compare the new fingerprints with the parties themselves, by telephone "
+                "or in person; name those that are right as changed."
+            )
+        there = _listed(home / "members.toml")
+        added = {name: listed[name] for name in listed if there and name not in {*there, *before}}
+        gone = tuple(name for name in there if name not in listed)
+        code = short_code(members, self.authority, self.app)
+        return Admission(members, awaited, registered, code, added, gone, before)
+
+    def _check_accepted(self, home: Path) -> None:
+        """Refuse an invitation that is not to what this home has joined before."""
+        app = home / "app.sha256"
+        if app.exists() and (accepted := app.read_text()) != self.app:
+            raise PrivacyError(
+                f"the invitation is to the app {self.app}; this home has joined with the app {accepted}. Ask the "
+                "operator why; if it is to be another app, join with another home."
+            )
+        if self.renewed(home) != self:
+            raise PrivacyError("the invitation names another authority than this home believes; use it `renewed`.")
 
 
 @dataclass(frozen=True)
 class Admission:
-    """What a party that has joined knows: all members so far, who is awaited, and the code for all to compare."""
+    """What a party that has joined knows: all members so far, who is awaited, and the code for all to compare.
+
+    Where a list was accepted before: the fingerprints of parties that are `added`, who is `gone`, and the former
+    fingerprints of parties whose keys have `changed`.
+    """
 
     members: Members
     awaited: tuple[str, ...]
     registered: bool
     code: str
+    added: Mapping[str, str] = field(default_factory=dict)
+    gone: tuple[str, ...] = ()
+    changed: Mapping[str, str] = field(default_factory=dict)
 
     def accept(self, home: Path, invitation: Invitation) -> None:
-        """Believe the list, once the code was compared: keep it with the authority's certificate."""
+        """Believe the list, once the code was compared: keep it, the app and the authority's certificate."""
         if self.awaited:
             raise InputError(f"not everybody is there yet: {', '.join(self.awaited)}.")
         if KEY_GENERATOR not in self.members.fingerprints:
             raise InputError("nobody was invited as the key generator.")
         if len(self.members.owners) < LEAST_OWNERS:
             raise PrivacyError(f"{len(self.members.owners)} owners take part; {LEAST_OWNERS} is the least. {WHY_THREE}")
-        for name, text in (("members.toml", self.members.to_toml()), ("authority.crt", invitation.authority)):
+        files = {
+            "accepted.toml": Members({**_accepted(home), **self.members.fingerprints}).to_toml(),
+            "app.sha256": invitation.app,
+            "members.toml": self.members.to_toml(),
+            "authority.crt": invitation.authority,
+        }
+        for name, text in files.items():
             with atomic_writer(home / name) as stream:
                 stream.write(text.encode())
 
@@ -319,6 +362,15 @@ class Admission:
             return config | {"role": "key-generator", "members": str(home / "members.toml")}
         config["key-generator"] = self.members.fingerprints[KEY_GENERATOR]
         return config | ({} if data is None else {"data": str(data)})
+
+
+def _listed(path: Path) -> Mapping[str, str]:
+    return Members.read(path).fingerprints if path.exists() else {}
+
+
+def _accepted(home: Path) -> dict[str, str]:
+    """Return the last fingerprint that a home has accepted of everybody, also of those who are gone."""
+    return {**_listed(home / "accepted.toml"), **_listed(home / "members.toml")}
 
 
 WHY_THREE = "Of two owners, each would subtract its own update from the sum and hold the other's."

@@ -5,7 +5,9 @@ A handler is made for every message from what lies in the party's key store, so 
 *What a member insists on*, whatever the server proposes: the key generator whose fingerprint it was told out of band;
 its own minimum of members in a sum, also at every position of a sparse sum; one of the schemes it accepts; keys of full
 length; the run config whose digest is in the terms; and calls signed by the aggregator that the key generator vouches
-for (`sums.roles`). In a plain run nobody vouches for anybody: it follows the aggregator that set it up.
+for (`sums.roles`). In a plain run nobody vouches for anybody: it follows the aggregator that set it up. And it learns
+under the `settings` with which it joined alone: what the carrier, and not the aggregator, tells its app. Members send
+them to the key generator, which sets up a run for those with the same settings: nobody is alone with its own.
 
 *Nothing that it learned is lost on the way.* What did not enter a sum (it did not fit, was rounded off, clipped,
 withheld, late or lost) stays in the member's `Memory` and is sent later, as in one process (`learn.rounds`). A proposal
@@ -19,7 +21,7 @@ make; its set-ups and refusals leave in sealed messages that the server cannot r
 | message | parts | answer |
 | --- | --- | --- |
 | hello | `identity.Hello` | who this is, and the proof |
-| enrol | terms, the key generator's identity | sealed `sums` enrolment for the key generator |
+| enrol | terms, the key generator's identity | sealed `sums` enrolment for the key generator, and settings |
 | advertise, share, consistency, unmask | run, signed call | signed reply |
 | contribute | run, signed call, what is learned from | signed reply |
 | register (key generator) | `Registration` | sealed `Setups`, or a `RunRefusal` |
@@ -31,7 +33,8 @@ the key generator, and the terms hold the digest of the config.
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +71,7 @@ Propose = Callable[[bytes, int, Memory, int], Proposal]
 """Learn from the member's data, given the run config, the round, what it remembers, and a seed."""
 
 _MEMORY = "blindsight/member-memory.1"
+_MOST_CHARACTERS = 150
 
 
 def config_digest(config: bytes) -> bytes:
@@ -81,6 +85,19 @@ class Note(Message, name="federated/note.2"):
     answers: tuple[bytes, ...] = ()
     setup: bytes = b""
     config: bytes = b""
+
+
+class Settings(Message, name="federated/settings.1"):
+    """What a member's app is told besides the aggregator's messages, entry by entry, in order."""
+
+    entries: Annotated[tuple[str, ...], Limit(1 << 16)]
+
+
+class SettledEnrolment(Message, name="federated/settled-enrolment.1"):
+    """A member's enrolment with the settings under which it learns."""
+
+    enrolment: Annotated[bytes, Limit(4096)]
+    settings: Annotated[tuple[str, ...], Limit(1 << 16)]
 
 
 class Registration(Message, name="federated/registration.1"):
@@ -123,6 +140,7 @@ class MemberHandler:
     schemes: tuple[str, ...] = HIDING_SCHEMES
     insecure: bool = False
     minimum_per_position: int = 1
+    settings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_fingerprint(self.key_generator)
@@ -147,6 +165,7 @@ class MemberHandler:
             raise MessageError("a call to contribute has two parts at least.")
         run = _text(parts[0])
         member, call, note = self._called(run, CONTRIBUTE, parts[1])
+        self._check_settings(run)
         if not hmac.compare_digest(model_digest(parts[2:]), call.model):
             raise MessageError("the aggregator has signed another model, or other parts beside it.")
         if not hmac.compare_digest(model_digest(parts[2:3]), call.base):
@@ -207,14 +226,29 @@ class MemberHandler:
         to = None if plain else self._pinned(generator)
         joined, folder = _Joined(proposed, b"" if plain else generator), self.store.run(terms.run)
         if not (folder / "joined").exists():
+            if self.settings:
+                write_state(folder / "settings", Settings(self.settings))
             write_state(folder / "joined", joined)
         elif read_state(folder / "joined", _Joined) != joined:
             raise MessageError("this run has begun on other terms.")
+        self._check_settings(terms.run)
         path = self._path(terms.run)
-        member = Member.load(path) if path.exists() else Member(self.name, terms, path=path)
+        enrolment = (Member.load(path) if path.exists() else Member(self.name, terms, path=path)).enrolment()
         if to is None:
-            return member.enrolment()
-        return self.store.identity.seal(member.enrolment(), to=to, purpose=ENROLMENT, run=terms.run)
+            return enrolment
+        if self.settings:
+            enrolment = encode(SettledEnrolment(enrolment, self.settings))
+        return self.store.identity.seal(enrolment, to=to, purpose=ENROLMENT, run=terms.run)
+
+    def _check_settings(self, run: str) -> None:
+        """Refuse to learn under other settings than those with which this member joined the run."""
+        path = self.store.folder(run) / "settings"
+        joined = read_state(path, Settings).entries if path.exists() else ()
+        if self.settings != joined:
+            raise PrivacyError(
+                f"{self.name!r} joined this run under other settings, and learns under no others. Now: "
+                f"{_only(self.settings, joined)}; then: {_only(joined, self.settings)}."
+            )
 
     def _set_up(self, run: str, note: Note) -> None:
         joined = self._joined(run)
@@ -387,15 +421,17 @@ class GeneratorHandler:
         self._check(registration, terms)
         parties: dict[str, PublicIdentity] = {}
         enrolments: dict[str, bytes] = {}
+        settings: dict[str, tuple[str, ...]] = {}
         refused: dict[str, str] = {}
         rows = zip(registration.parties, registration.identities, registration.enrolments, strict=True)
         for name, identity, sealed in rows:
             try:
                 parties[name] = self._member(name, identity)
-                enrolments[name] = self._enrolment(sealed, parties[name], terms)
+                enrolments[name], settings[name] = self._enrolment(sealed, parties[name], terms)
             except (MessageError, PrivacyError) as error:
                 refused[name] = str(error)
-        if refused:
+        settings.pop(AGGREGATOR, None)
+        if refused := refused or _outvoted(settings):
             return RunRefusal(tuple(refused), tuple(refused.values()))
         path = self.store.run(terms.run) / "generator"
         generator = KeyGenerator.load(path) if path.exists() else KeyGenerator(terms, path=path)
@@ -421,15 +457,34 @@ class GeneratorHandler:
         self.members.check(identity)
         return identity
 
-    def _enrolment(self, sealed: bytes, sender: PublicIdentity, terms: Terms) -> bytes:
-        """Return a member's enrolment, which must be in its own name and for these terms."""
+    def _enrolment(self, sealed: bytes, sender: PublicIdentity, terms: Terms) -> tuple[bytes, tuple[str, ...]]:
+        """Return a party's enrolment, which must be in its own name and for these terms, and its settings."""
         body = self.store.identity.unseal(sealed, sender=sender, purpose=ENROLMENT, run=terms.run)
+        settings: tuple[str, ...] = ()
+        message: Message = decode(body, *(Enrolment, SettledEnrolment), max_bytes=1 << 17)
+        if isinstance(message, SettledEnrolment):
+            body, settings = message.enrolment, message.settings
         enrolment = decode(body, Enrolment, max_bytes=4096)
         if enrolment.party != sender.name or len(enrolment.key) != 32:
             raise MessageError(f"{sender.name!r} sends an enrolment that is not its own.")
         if enrolment.terms != terms.digest:
             raise PrivacyError(f"{sender.name!r} agreed to other terms than the key generator is asked for.")
-        return body
+        return body, settings
+
+
+def _outvoted(settings: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return why members whose settings are not those of most cannot take part with them."""
+    most, _ = Counter(settings.values()).most_common(1)[0]
+    return {
+        name: f"its settings are not those of most members. Its own: {_only(own, most)}; theirs: {_only(most, own)}."
+        for name, own in settings.items()
+        if own != most
+    }
+
+
+def _only(entries: tuple[str, ...], others: tuple[str, ...]) -> str:
+    """Return which entries the others do not have, cut short and without what a terminal might obey."""
+    return repr(", ".join(sorted({*entries} - {*others})))[1:-1][:_MOST_CHARACTERS] or "nothing more"
 
 
 def joined_terms(folder: Path) -> Terms:

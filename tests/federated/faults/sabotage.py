@@ -75,11 +75,11 @@ def send_garbage(diary):
     def garbage(handler, parts):
         return [secrets.token_bytes(4000) if _round(parts) == 1 else (Path(diary) / "1").read_bytes()]
 
-    def answered(message, context, members_do):
+    def answered(message, context, members_do, *settings):
         kind, parts, _ = mod.unpack(message.content)
         if kind == "contribute" and _round(parts) > 2:
             return Message(RecordDict({"blindsight": ConfigRecord({"kind": [7]})}), reply_to=message)
-        return answer(message, context, {**members_do, "contribute": garbage})
+        return answer(message, context, {**members_do, "contribute": garbage}, *settings)
 
     mod.answer = answered
 

@@ -177,6 +177,31 @@ def test_the_server_is_told_of_other_dimensions(tmp_path, task):
     assert "12 columns; got 5" in report["rounds"][0]["refused"]["dan"]
 
 
+def lie_to(node, run_config):
+    """Let the SuperLink tell a node another run config."""
+
+    def told(message, context):
+        context.run_config |= run_config
+        return client_app.app(message, context)
+
+    node.app = told
+
+
+@pytest.mark.parametrize("task", ["classifier", "k-means"])
+def test_a_run_config_that_the_superlink_changes_at_some_nodes_changes_no_update(app, task):
+    """Of the run config this app reads on nodes alone how to read the data: it fails, or does the same."""
+    settings = {"task": task, "clusters": 3, "rounds": 1, "scheme": "bfv", "sparsity": 0.0}
+    kept = []
+    for lie in ({}, {"passes": 7, "rounds": 0, "task": "sharing" if task == "classifier" else task}):
+        lie_to(app.nodes[2], lie)
+        app.run(**settings, label=f"run {len(kept)}")
+        kept.append((app.federation.out / "model.npz").read_bytes())
+    assert kept[0] == kept[1]
+    lie_to(app.nodes[2], {"task": "k-means" if task == "classifier" else "classifier"})
+    refused = app.run(**settings, label="another")["rounds"][0]["refused"]
+    assert list(refused) == ["bob"]
+
+
 def test_the_server_is_not_told_where_data_are_or_how_many(tmp_path, caplog):
     app = App(tmp_path)
     path = data_of_dan(app, features=np.zeros((40, 12)), labels=np.zeros(39, dtype=np.int64))

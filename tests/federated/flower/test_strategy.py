@@ -1,15 +1,18 @@
+from functools import partial
 from itertools import pairwise
+from typing import ClassVar
 from unittest.mock import patch
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
-from blindsight.federated.flower.transport import pack
+from blindsight.federated.flower.transport import pack, unpack
 from blindsight.federated.server import statement_of
 from blindsight.federated.task import propose_update
 from tests.federated.flower.federation import GENERATOR, MEMBERS, Federation, fedavg, model, moving, numpy_of
+from tests.federated.flower.localgrid import LocalGrid
 from tests.federated.parties import ALL_SCHEMES
 
 START = model(w=np.zeros((6, 25), np.float32), count=np.array(3))
@@ -98,6 +101,155 @@ def test_a_model_of_ones_own_for_each_member(tmp_path, change):
     assert not report.contributors
     assert "contributions of 1 members" in report.failure
     assert sorted(name for name, why in report.refused.items() if "signed" in why) == ["ann", "bob", "cem"]
+
+
+class HostileLink(LocalGrid):
+    """A SuperLink that tells some nodes something else than the others, from the messages of a kind on."""
+
+    def lie(self, *nodes, since="hello", run_config=None, run=None, **metadata):
+        self.lies, self.since, self.lying = (nodes, run_config, run, metadata), since, False
+
+    def _handled(self, message):
+        nodes, run_config, run, metadata = self.lies
+        self.lying |= unpack(message.content)[0] == self.since
+        if not self.lying or message.metadata.dst_node_id not in nodes:
+            return super()._handled(message)
+        honest = self.run_config
+        self.run_config = honest if run_config is None else run_config
+        message.metadata.__dict__.update(metadata)
+        try:
+            with patch("tests.federated.flower.localgrid.Context", partial(_context_of, run or {})):
+                return super()._handled(message)
+        finally:
+            self.run_config = honest
+
+
+def _context_of(run, *arguments):
+    context = Context(*arguments)
+    context.__dict__.update(run)
+    return context
+
+
+class TestWhatTheSuperLinkTellsTheAppBesidesTheMessage:
+    CONFIG: ClassVar = {"local-epochs": 3, "rate": 1.0, "fit": True, "name": "1"}
+
+    def learning(self, tmp_path, trained, run_config=None):
+        def trains(name):
+            def train(message, context):
+                trained.append(name)
+                step = changes()(name, message.content["config"]["server-round"])
+                arrays = numpy_of(message.content["arrays"])
+                arrays["w"] = (arrays["w"] + context.run_config["local-epochs"] * step).astype(np.float32)
+                return RecordDict({"arrays": model(**arrays), "metrics": MetricRecord({"num-examples": 10})})
+
+            return train
+
+        federation = Federation(tmp_path, trains)
+        for name in MEMBERS:
+            app = federation.node(name).app
+            warm = lambda message, context: Message(trains("warm")(message, context), reply_to=message)  # noqa: E731
+            for register in (app.train("warmup"), app.evaluate("warmup"), app.query()):
+                register(warm)
+        federation.grid.__class__, federation.grid.run_config = HostileLink, dict(run_config or self.CONFIG)
+        return federation
+
+    @pytest.mark.parametrize("scheme", ["masks", "bfv"])
+    @pytest.mark.parametrize(
+        ("lie", "named"),
+        [
+            ({"run_config": CONFIG | {"local-epochs": 0}}, '"local-epochs": 0'),
+            ({"run_config": CONFIG | {"rate": 1}}, '"rate": 1;'),
+            ({"run_config": CONFIG | {"rate": True}}, '"rate": true'),
+            ({"run_config": CONFIG | {"fit": 1}}, '"fit": 1'),
+            ({"run_config": CONFIG | {"name": 1}}, '"name": 1;'),
+            ({"run_config": CONFIG | {"more": 0}}, '"more": 0'),
+            ({"run_config": {"local-epochs": 3}}, '"rate": 1.0'),
+            ({"run": {"series_id": 7}}, "series_id: 7"),
+            ({"run": {"run_id": 7}}, "run_id: 7"),
+        ],
+    )
+    def test_a_member_that_is_told_something_else_is_not_in_the_run(self, tmp_path, scheme, lie, named, caplog):
+        """Were bob in the sum with others whose epochs are 0, the sum would be bob's."""
+        trained = []
+        federation = self.learning(tmp_path, trained)
+        federation.grid.lie(2, **lie)
+        strategy = federation.strategy(scheme=scheme, sparsity=0.0, fraction_evaluate=0.0)
+        strategy.start(federation.grid, START, num_rounds=1)
+        assert strategy.reports[0].contributors == ("ann", "cem", "dan")
+        assert "bob" not in trained
+        (said,) = {line for line in caplog.messages if "bob does not take part" in line}
+        assert named in said
+
+    @pytest.mark.parametrize("scheme", ["masks", "bfv"])
+    def test_those_who_are_told_something_else_than_when_they_joined_refuse(self, tmp_path, scheme):
+        trained = []
+        federation = self.learning(tmp_path, trained)
+        federation.grid.lie(1, 3, 4, since="contribute", run_config=self.CONFIG | {"local-epochs": 0})
+        strategy = federation.strategy(scheme=scheme, sparsity=0.0, fraction_evaluate=0.0)
+        with pytest.raises(PrivacyError, match="no model"):
+            strategy.start(federation.grid, START, num_rounds=1)
+        assert set(trained) <= {"bob"}
+        refused = strategy.reports[0].refused
+        assert {name for name, why in refused.items() if '"local-epochs": 0' in why} == {"ann", "cem", "dan"}
+
+    def test_also_if_it_is_all_of_them_between_rounds(self, tmp_path):
+        trained = []
+        federation = self.learning(tmp_path, trained)
+        federation.grid.lie()
+        strategy = federation.strategy(fraction_evaluate=0.0)
+
+        def evaluate(number, arrays):
+            if number == 1:
+                federation.grid.run_config["local-epochs"] = 1
+
+        strategy.start(federation.grid, START, num_rounds=2, evaluate_fn=evaluate)
+        assert [report.contributors for report in strategy.reports] == [MEMBERS, ()]
+        assert len(trained) == len(MEMBERS)
+
+    @pytest.mark.parametrize("scheme", ["masks", "bfv"])
+    @pytest.mark.parametrize(
+        "metadata",
+        [
+            {"_message_type": "train.warmup"},
+            {"_message_type": "evaluate"},
+            {"_message_type": "evaluate.warmup"},
+            {"_message_type": "query"},
+            {"_group_id": "7"},
+        ],
+    )
+    def test_no_other_function_of_the_app_is_asked(self, tmp_path, scheme, metadata):
+        trained = []
+        federation = self.learning(tmp_path, trained)
+        federation.grid.lie(1, 3, 4, **metadata)
+        strategy = federation.strategy(scheme=scheme, sparsity=0.0, fraction_evaluate=0.0)
+        with pytest.raises(PrivacyError, match="no model"):
+            strategy.start(federation.grid, START, num_rounds=1)
+        assert set(trained) <= {"bob"}
+        (value,) = metadata.values()
+        assert {name for name, why in strategy.reports[0].refused.items() if repr(value) in why} == {
+            "ann",
+            "cem",
+            "dan",
+        }
+
+    @pytest.mark.parametrize("scheme", ["masks", "bfv", "plain"])
+    def test_the_same_in_another_order_is_the_same(self, tmp_path, scheme):
+        trained = []
+        federation = self.learning(tmp_path, trained, self.CONFIG | {"path": 'a "b"\n\u00e9', "none": float("nan")})
+        turned = dict(reversed(federation.grid.run_config.items()))
+        federation.grid.lie(1, 3, run_config=turned)
+        strategy = federation.strategy(scheme=scheme, sparsity=0.0, fraction_evaluate=0.0)
+        strategy.start(federation.grid, START, num_rounds=2)
+        assert [report.contributors for report in strategy.reports] == [MEMBERS, MEMBERS]
+        assert len(trained) == 2 * len(MEMBERS)
+
+    def test_a_lying_member_stops_nobody_else(self, tmp_path, caplog):
+        federation = self.learning(tmp_path, [])
+        federation.grid.lie(2, run_config={"local-epochs\x1b[2J": 3, "long": "x" * 50_000})
+        strategy = federation.strategy(fraction_evaluate=0.0)
+        strategy.start(federation.grid, START, num_rounds=1)
+        assert strategy.reports[0].contributors == ("ann", "cem", "dan")
+        assert all(len(line) < 2000 and "\x1b" not in line for line in caplog.messages)
 
 
 def test_members_stop_where_more_were_missing_than_the_terms_allow(tmp_path):

@@ -5,13 +5,14 @@
     app = ClientApp(mods=[encrypted_updates])
 
 *The guarantee.* A training that the server asks for without encryption is refused, and so is one with another model or
-config than the aggregator signed. One that it asks for through `Encrypted` runs the app as it is, takes the difference
-between the arrays that came and those that the app returns, and contributes it to a sum (`sums`). The owner's number of
-examples travels inside that sum, as a weight, and so do the metrics that the run config names; all others stay here,
-and so does what a failing app says. What was not sent, for want of room, stays on this node's disk and is sent later.
-Of what goes wrong on this node the server is told only the kind of error; sentences about its own messages, and about
-what this node refuses, it is told (`answer`). What the app replies to evaluations passes unchanged: the server sees its
-metrics.
+config than the aggregator signed, one in which Flower would ask another function of the app than `train`, and one under
+another run config than this node joined with, which is that of all members (`settings_of`). One that it asks for
+through `Encrypted` runs the app as it is, takes the difference between the arrays that came and those that the app
+returns, and contributes it to a sum (`sums`). The owner's number of examples travels inside that sum, as a weight, and
+so do the metrics that the run config names; all others stay here, and so does what a failing app says. What was not
+sent, for want of room, stays on this node's disk and is sent later. Of what goes wrong on this node the server is told
+only the kind of error; sentences about its own messages, and about what this node refuses, it is told (`answer`). What
+the app replies to evaluations passes unchanged: the server sees its metrics.
 
 An app of Flower's older interface (a ``client_fn`` that returns a NumPyClient) is asked in that interface, and what its
 fit and evaluate return is read as a reply of the present one. On the key generator's node the app is never called.
@@ -45,6 +46,7 @@ never uses such keys, and one with it answers nobody but a simulation on its own
 
 import copy
 import hmac
+import json
 import logging
 import math
 import os
@@ -109,12 +111,24 @@ def encrypted_updates(message: Message, context: Context, call_next: ClientAppCa
     def contribute(handler: MemberHandler, parts: tuple[bytes, ...]) -> list[bytes]:
         return [_trained(handler, parts, message, context, call_next)]
 
-    return answer(message, context, {"contribute": contribute})
+    return answer(message, context, {"contribute": contribute}, settings_of(context))
 
 
-def answer(message: Message, context: Context, members_do: Mapping[str, Do]) -> Message:
+def settings_of(context: Context) -> tuple[str, ...]:
+    """Return what an app is told of its run by the SuperLink alone, sorted; every entry shows the type of its value.
+
+    >>> settings_of(Context(7, 1, {}, RecordDict(), {"rate": 1.0, "fit": True}))
+    ('"fit": true', '"rate": 1.0', 'run_id: 7', 'series_id: 0')
+    """
+    numbers = [f"run_id: {context.run_id}", f"series_id: {getattr(context, 'series_id', 0)}"]  # not in every Flower
+    config = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in context.run_config.items()]
+    return tuple(sorted(numbers + config))
+
+
+def answer(message: Message, context: Context, members_do: Mapping[str, Do], settings: tuple[str, ...] = ()) -> Message:
     """Return the reply to one of Blindsight's messages; `members_do` is what members do, by kind, besides the protocol.
 
+    `settings` is what the app is told besides by the SuperLink, where its training may depend on it (`node`).
     One message at a time: a second process with the same key store waits, so that two never write state. The server is
     told what is wrong with a message, or against a rule of this node; any other error may speak of files and data, and
     goes to this node's log.
@@ -122,7 +136,7 @@ def answer(message: Message, context: Context, members_do: Mapping[str, Do]) -> 
     kind = ""
     try:
         kind, parts, _ = unpack(message.content)
-        handler = handler_of(context.node_config)
+        handler = handler_of(context.node_config, settings)
         with exclusive_lock(handler.store.path / "lock"):
             if kind == "hello":
                 reply = pack(kind, answer_hello(handler.store.identity, handler.role, parts, context.node_id))
@@ -164,6 +178,12 @@ def _trained(
     """
     if len(parts) != 4:
         raise MessageError("a call to contribute has four parts.")
+    asked = message.metadata.message_type, message.metadata.group_id
+    if asked != (MessageType.TRAIN, ""):
+        raise PrivacyError(
+            f"a call to contribute is of the type {MessageType.TRAIN!r}, in no group, so that all members ask the same "
+            f"function of their apps; this one came with the type {asked[0]!r} and the group {asked[1]!r}."
+        )
     arrays = RecordDict({name: record for name, record in message.content.array_records.items() if name != PARTS})
     for part, content in ((parts[2], arrays), (parts[3], message.content)):
         if not hmac.compare_digest(part, content_digest(content)):
@@ -282,7 +302,7 @@ def _present(content: RecordDict, kind: str, names: list[str]) -> RecordDict:
     return RecordDict(records)
 
 
-def handler_of(config: Mapping[str, Any]) -> MemberHandler | GeneratorHandler:
+def handler_of(config: Mapping[str, Any], settings: tuple[str, ...] = ()) -> MemberHandler | GeneratorHandler:
     role = config.get("role", MEMBER_ROLE)
     if role not in ROLES:
         raise UnknownNameError("role in the node-config", str(role), ROLES)
@@ -296,7 +316,8 @@ def handler_of(config: Mapping[str, Any]) -> MemberHandler | GeneratorHandler:
     per_position = config.get("minimum-per-position", 1)
     if not isinstance(per_position, int) or per_position < 1:
         raise InputError(f"minimum-per-position must be a whole number of at least 1; got {per_position}.")
-    return MemberHandler(store, _needed(config, "key-generator"), minimum, _schemes(config), insecure, per_position)
+    generator, schemes = _needed(config, "key-generator"), _schemes(config)
+    return MemberHandler(store, generator, minimum, schemes, insecure, per_position, settings)
 
 
 def _schemes(config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -13,8 +13,9 @@ members that were there have replied, or the ``timeout`` of `start` has passed; 
 the model as it is, and if no round at all gave a sum, `start` raises. `reports` says who contributed, why others did
 not and what was cut; `statement` what is protected, and from whom.
 
-*One sum a round.* Members learn from the model and config that the aggregator signed, once, and a round is opened at
-most once (`sums.roles`): whatever the network between loses or forges, there are never two sums of one round.
+*One sum a round.* Members learn from the model and config that the aggregator signed, once, under one run config
+(`mod`), and a round is opened at most once (`sums.roles`): whatever the network between loses or forges, there are
+never two sums of one round.
 
 *What the server reads of a round*: the weighted mean of the models, the number of examples of all contributors
 together, how many values were clipped and how many owners had more examples than count, in all, and the weighted means
