@@ -20,8 +20,9 @@ from blindsight.audit.index_audit import (
 )
 from blindsight.audit.mechanisms import local_mechanism
 from blindsight.data import extract
-from blindsight.errors import InputError
+from blindsight.errors import InputError, PrivacyError
 from blindsight.rng import seeded_bytes
+from blindsight.search import building
 from blindsight.search import gallery as gallery_module
 from blindsight.search.building import BuildOptions, build_gallery, read_origin
 from blindsight.search.encrypted_query import EncryptedQuery, QueryBudget, short_embeddings, told_bits
@@ -106,11 +107,36 @@ def test_local_index_keeps_its_word(whole):
 
 
 @pytest.mark.parametrize(
-    "leak", ["epsilon counts equal pictures", "copies are dropped", "only other symbols are drawn"]
+    "leak",
+    [
+        "epsilon counts equal pictures",
+        "copies are dropped",
+        "only other symbols are drawn",
+        "a budget counts equal pictures",
+        "what is public too is refused",
+        "what is private too is not learned from",
+    ],
 )
 def test_a_public_byte_that_depends_on_pictures_is_found_out(indexes, monkeypatch, leak):
     if leak == "epsilon counts equal pictures":
         monkeypatch.setattr("blindsight.search.building.EQUAL_CONTENTS", "")
+    elif leak == "a budget counts equal pictures":
+        monkeypatch.setattr("blindsight.dp.ledger.EQUAL_CONTENTS", "")
+    elif leak == "what is public too is refused":
+
+        def refused(private, public):
+            if (private[:, None] == public).all(axis=2).any():
+                raise PrivacyError
+            return []
+
+        monkeypatch.setattr("blindsight.search.building._overlap", refused)
+    elif leak == "what is private too is not learned from":
+        learned = building._Build._learned
+
+        def without(build, public, labels):
+            return learned(build, public[~(build.features == public[:, None]).all(axis=2).any(axis=1)], labels)
+
+        monkeypatch.setattr(building._Build, "_learned", without)
     elif leak == "copies are dropped":
         monkeypatch.setattr("blindsight.search.gallery.reader_options", lambda *asked: set())
     else:

@@ -76,7 +76,9 @@ def build(
         ),
     ] = None,
     count: options.CountOption = None,
-    budget: Annotated[float | None, Option(help="Most that a record may ever lose.")] = None,
+    budget: Annotated[
+        float | None, Option(help="Most that a record may ever lose; copies are records of their own.")
+    ] = None,
     ledger: Annotated[Path | None, Option(help="What counts; one for all indexes of the same pictures.")] = None,
     relearn: Annotated[
         bool, Option("--relearn", help="Learn again; where that changes the codes, every record loses once more.")

@@ -6,7 +6,10 @@ once more and the ledger counts it. What leads from the index back to pictures l
 
 *What is published depends on private pictures through the mechanism alone.* Whatever a picture shows, the files outside
 ``private/`` have the same bytes but for its release: copies count as pictures, an edit is released again whatever it
-changed, and the published epsilon counts edits (`releases`). `blindsight audit` compares the bytes.
+changed, and the published epsilon counts edits (`releases`). Nor does a picture decide whether there are such files: no
+budget counts that pictures are equal, and a private picture that is among the public ones as well is neither refused
+nor taken out. Out of the public ones, it would change the codebook. The owner gets a note, and what is public by then
+was so without the build. `blindsight audit` compares the bytes.
 
 *A crash redraws nothing.* A codebook is saved, in a gallery without pictures, before anything is released by it;
 releases are kept before they are indexed; the gallery is replaced as a whole. A build resumes where a killed one ended.
@@ -28,7 +31,7 @@ from blindsight.data import Dataset, contact_sheet, extract
 from blindsight.data.features import reading_side
 from blindsight.data.images import decode
 from blindsight.dp.accounting import check_positive, compose
-from blindsight.dp.ledger import Ledger
+from blindsight.dp.ledger import EQUAL_CONTENTS, Ledger
 from blindsight.errors import BlindsightError, DataError, InputError, PrivacyError
 from blindsight.files import AnyPath, as_path, atomic_writer, folder_lock, sha256_of, storage_errors
 from blindsight.progress import Progress, silent
@@ -57,7 +60,7 @@ from blindsight.search.hashers import ITQ
 from blindsight.search.index import HammingIndex, SymbolIndex
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.private import PrivateHasher
-from blindsight.search.releases import EQUAL_CONTENTS, erase_releases
+from blindsight.search.releases import erase_releases
 from blindsight.statement import PrivacyStatement, Unit
 
 _RELEASES, _LEDGER, _SHEETS = "releases", "ledger.jsonl", "sheets.json"
@@ -192,9 +195,12 @@ def build_gallery(
         if isinstance(public, LocalHasher):
             known = public if before is None else known
         elif public is not None and before is None:
+            if not isinstance(public, Dataset):
+                _refuse_one_place(source, cast(Source, public))
             others = public if isinstance(public, Dataset) else replace(cast(Source, public), side=side).load(progress)
             known = extract(others, pipeline, cache=cache, progress=progress), _public_labels(others, options)
-            _refuse_overlap(features[rows], known[0])
+        if before is None and not isinstance(known, LocalHasher):
+            notes += _overlap(features[rows], known[0])
         progress("building the index", 0, None)
         plan = _Build(options, folder, before, numbers, features[rows], dataset.images.shape[1], secret, notes)
         central = options.mode == "central"
@@ -241,7 +247,8 @@ class _Build:
             self.notes.append(
                 "Some pictures are, or were, here under several names. Each name is released, so these pictures lose "
                 f"up to {hasher.releases_.excess + hasher.releases_.most_releases} times epsilon. Your ledger counts "
-                "that; the published statement does not tell it, for which pictures are equal is private."
+                "that; the published statement does not tell it and no budget refuses it, for which pictures are equal "
+                "is private. Delete copies to lose less from now on."
             )
         return self._gallery(_as_spent(hasher.statement_, ledger, self.options.unit), learned, index)
 
@@ -528,15 +535,30 @@ def _public_labels(dataset: Dataset, options: BuildOptions) -> NDArray[np.int64]
     return dataset.labels if options.public_labels else None
 
 
-def _refuse_overlap(private: Floats, public: Floats) -> None:
-    """Refuse to learn a public codebook, which is given away, from rows that are to be protected."""
+def _refuse_one_place(source: Source, public: Source) -> None:
+    """Refuse private pictures named as public ones too; by where they are alone, for what they show decides nothing."""
+    same = (source.name, source.path) == (public.name, public.path)
+    if source.path is not None and public.path is not None:
+        one, other = (as_path(path).resolve() for path in (source.path, public.path))
+        same = one == other or one in other.parents or other in one.parents
+    if same:
+        raise PrivacyError(
+            f"the public pictures, which are given away with the codebook, are in the same place as the private ones: "
+            f"{public.path or public.name}. Name another, or declare a part of the pictures public (public_share)."
+        )
+
+
+def _overlap(private: Floats, public: Floats) -> list[str]:
+    """Return a note to the owner if private pictures are equal to public ones; nothing else may depend on that."""
     opened = {row.tobytes() for row in public}
     shared = sum(row.tobytes() in opened for row in private)
-    if shared:
-        raise PrivacyError(
-            f"{shared} of {len(private)} private pictures are among the public ones, which are given away with the "
-            "codebook. Take them out of either side."
-        )
+    if not shared:
+        return []
+    return [
+        f"{shared} of {len(private)} private pictures are equal to public ones, from which what is given away was "
+        "learned. Whatever that shows of them is protected by no epsilon. Unless they are public anyway, give nothing "
+        "away: take them out of the public pictures and build with --relearn."
+    ]
 
 
 def _as_spent(statement: PrivacyStatement, ledger: Ledger, unit: Unit) -> PrivacyStatement:
