@@ -36,6 +36,7 @@ BUILDS = {
     "local": BuildOptions("local", 2.0, 1e-6, 64, public_share=0.3),
     "central": BuildOptions("central", 1.0, 1e-6, 16, hold_out=120),
     "open": BuildOptions("open", None, 1e-6, 32, hold_out=20),
+    "open, public share": BuildOptions("open", None, 1e-6, 32, hold_out=20, public_share=0.3),
 }
 
 
@@ -213,7 +214,7 @@ def test_open_index_gives_pictures_away(whole):
 @pytest.mark.parametrize("numbers", [None, 4])
 def test_encrypted_queries_read_as_many_bits_as_stated(indexes, tmp_path, numbers):
     pytest.importorskip("tenseal")
-    folder = shutil.copytree(indexes / "open", tmp_path / "index")
+    folder = shutil.copytree(indexes / "open, public share", tmp_path / "index")
     gallery = Gallery.load(folder)
     bits, each = gallery.hasher.bits, int(told_bits(gallery.hasher.bits))
     if numbers is not None:  # of 15 values each, two to a product
@@ -232,11 +233,18 @@ def test_encrypted_queries_read_as_many_bits_as_stated(indexes, tmp_path, number
 def test_encrypted_queries_that_read_nothing_show_nothing(indexes, tmp_path, monkeypatch):
     """Half of the bits would be right by luck."""
     pytest.importorskip("tenseal")
-    folder = shutil.copytree(indexes / "open", tmp_path / "index")
+    folder = shutil.copytree(indexes / "open, public share", tmp_path / "index")
     QueryBudget(folder).allow(1)
     monkeypatch.setattr(EncryptedQuery, "distances", lambda self, answer: np.zeros(len(Gallery.load(folder)), np.int64))
     (check,) = (one for one in plan_index(folder, random_state=0).checks if one.name == "encrypted queries")
     assert check.run(1.0).findings[0].verdict == "undecided"
+
+
+def test_an_index_that_must_not_be_asked_is_a_note(indexes, tmp_path):
+    """Its owner allowed queries before a function that was learned from the pictures was refused to askers."""
+    folder = shutil.copytree(indexes / "open", tmp_path / "index")
+    QueryBudget(folder).allow(1)
+    assert any("public pictures" in note for note in audited(folder).notes)
 
 
 def test_without_the_owners_table_only_the_mechanism_is_audited(indexes, tmp_path):

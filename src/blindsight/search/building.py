@@ -43,6 +43,9 @@ from blindsight.search.encrypted_query import most_of, short_embeddings
 from blindsight.search.evaluation import Ranking
 from blindsight.search.function import Floats, HashFunction
 from blindsight.search.gallery import (
+    LEARNED_FROM,
+    OF_PRIVATE,
+    OF_PUBLIC,
     ORIGIN,
     PRIVATE,
     Found,
@@ -115,8 +118,6 @@ class BuildOptions:
                 raise InputError("a local index is taken home and needs no encrypted queries. Leave --numbers out.")
         if self.mode == "central" and not 0 < self.delta < 1:
             raise InputError(f"delta must be in (0, 1); got {self.delta}.")
-        if self.mode == "open" and (has_public or self.public_share is not None):
-            raise InputError("open mode does not use public pictures. Leave --public and --public-share out.")
         learned = self.kinds is not None or self.public_labels
         if self.mode != "local" and (learned or self.codebook != "auto"):
             raise InputError(f"{self.mode} mode has no codebook. Leave --kinds, --public-labels and --codebook out.")
@@ -208,7 +209,8 @@ def build_gallery(
             versions = np.array([np.frombuffer(sha256(dataset.images[row]).digest(), dtype=np.uint8) for row in rows])
             gallery = plan.local(known, origin.missing(dataset), versions)
         else:
-            gallery = plan.central(None if isinstance(known, LocalHasher) else known[0]) if central else plan.open()
+            shown = None if isinstance(known, LocalHasher) or not len(known[0]) else known[0]
+            gallery = plan.central(shown) if central else plan.open(shown)
         gallery.save(folder)
         return gallery
 
@@ -279,7 +281,6 @@ class _Build:
             kept = {*self.options.settings, "numbers"}
             held = {name: value for name, value in self.before.settings.items() if name not in kept}
             return self._gallery(self.before.statement, self.before.hasher, self._codes(self.before.hasher), held)
-        public = public if public is not None and len(public) else None
         clip = _CLIPS.get(self.options.features, 1.0)
         if public is not None:
             clip = float(np.median(np.linalg.norm(public, axis=1)))
@@ -292,11 +293,12 @@ class _Build:
         made = {"clip": clip, "public start": public is not None}
         return self._gallery(spent, function, self._codes(function), made)
 
-    def open(self) -> Gallery:
-        """Index codes that hide nothing: ITQ, learned from the pictures themselves."""
-        bits = min(self.options.bits, self.features.shape[1], len(self.features) - 1)
-        function = ITQ(bits, random_state=self.options.random_state).fit(self.features).function_
-        return self._gallery(_open_statement(bits), function, self._codes(function))
+    def open(self, public: Floats | None) -> Gallery:
+        """Index codes that hide nothing: ITQ, learned from public pictures, or else from the pictures themselves."""
+        rows, source = (self.features, OF_PRIVATE) if public is None else (public, OF_PUBLIC)
+        bits = min(self.options.bits, rows.shape[1], len(rows) - 1)
+        function = ITQ(bits, random_state=self.options.random_state).fit(rows).function_
+        return self._gallery(_open_statement(bits, source), function, self._codes(function), {LEARNED_FROM: source})
 
     def _codes(self, function: HashFunction) -> HammingIndex:
         index = HammingIndex(function.bits)
@@ -471,7 +473,7 @@ def erase(folder: AnyPath, names: Sequence[str] = (), *, person: str | None = No
         )
     elif gallery.mode == "central":
         left.append("the published hash function: it was learned from these pictures too, within its epsilon and delta")
-    else:
+    elif gallery.settings.get(LEARNED_FROM) != OF_PUBLIC:
         left.append("the hash function, which was learned from these pictures too: build the index again")
     left.append("reports of `search compare` and sheets that were copied, and their features in the cache folder")
     return Erased(tuple(sorted(set(wanted))), tuple(sheets), tuple(left))
@@ -571,7 +573,7 @@ def _as_spent(statement: PrivacyStatement, ledger: Ledger, unit: Unit) -> Privac
     return replace(statement, epsilon=spent, accountant=told)
 
 
-def _open_statement(bits: int) -> PrivacyStatement:
+def _open_statement(bits: int, source: str) -> PrivacyStatement:
     return PrivacyStatement(
         guarantee="none",
         mechanism=f"codes of {bits} bits by ITQ, without noise",
@@ -580,7 +582,7 @@ def _open_statement(bits: int) -> PrivacyStatement:
         delta=None,
         randomness="none",
         neighbours="replace",
-        who_sees={"holder of the index": "every picture's exact code, and a function learned from all pictures"},
+        who_sees={"holder of the index": f"every picture's exact code, and a function learned from {source}"},
         not_protected=("any picture: a code tells what it shows, and similar pictures are found by it",),
     )
 
