@@ -20,8 +20,9 @@ from blindsight.audit.index_audit import (
 )
 from blindsight.audit.mechanisms import local_mechanism
 from blindsight.data import extract
-from blindsight.errors import InputError
+from blindsight.errors import InputError, PrivacyError
 from blindsight.rng import seeded_bytes
+from blindsight.search import building
 from blindsight.search import gallery as gallery_module
 from blindsight.search.building import BuildOptions, build_gallery, read_origin
 from blindsight.search.encrypted_query import EncryptedQuery, QueryBudget, short_embeddings, told_bits
@@ -35,6 +36,7 @@ BUILDS = {
     "local": BuildOptions("local", 2.0, 1e-6, 64, public_share=0.3),
     "central": BuildOptions("central", 1.0, 1e-6, 16, hold_out=120),
     "open": BuildOptions("open", None, 1e-6, 32, hold_out=20),
+    "open, public share": BuildOptions("open", None, 1e-6, 32, hold_out=20, public_share=0.3),
 }
 
 
@@ -106,11 +108,36 @@ def test_local_index_keeps_its_word(whole):
 
 
 @pytest.mark.parametrize(
-    "leak", ["epsilon counts equal pictures", "copies are dropped", "only other symbols are drawn"]
+    "leak",
+    [
+        "epsilon counts equal pictures",
+        "copies are dropped",
+        "only other symbols are drawn",
+        "a budget counts equal pictures",
+        "what is public too is refused",
+        "what is private too is not learned from",
+    ],
 )
 def test_a_public_byte_that_depends_on_pictures_is_found_out(indexes, monkeypatch, leak):
     if leak == "epsilon counts equal pictures":
         monkeypatch.setattr("blindsight.search.building.EQUAL_CONTENTS", "")
+    elif leak == "a budget counts equal pictures":
+        monkeypatch.setattr("blindsight.dp.ledger.EQUAL_CONTENTS", "")
+    elif leak == "what is public too is refused":
+
+        def refused(private, public):
+            if (private[:, None] == public).all(axis=2).any():
+                raise PrivacyError
+            return []
+
+        monkeypatch.setattr("blindsight.search.building._overlap", refused)
+    elif leak == "what is private too is not learned from":
+        learned = building._Build._learned
+
+        def without(build, public, labels):
+            return learned(build, public[~(build.features == public[:, None]).all(axis=2).any(axis=1)], labels)
+
+        monkeypatch.setattr(building._Build, "_learned", without)
     elif leak == "copies are dropped":
         monkeypatch.setattr("blindsight.search.gallery.reader_options", lambda *asked: set())
     else:
@@ -187,7 +214,7 @@ def test_open_index_gives_pictures_away(whole):
 @pytest.mark.parametrize("numbers", [None, 4])
 def test_encrypted_queries_read_as_many_bits_as_stated(indexes, tmp_path, numbers):
     pytest.importorskip("tenseal")
-    folder = shutil.copytree(indexes / "open", tmp_path / "index")
+    folder = shutil.copytree(indexes / "open, public share", tmp_path / "index")
     gallery = Gallery.load(folder)
     bits, each = gallery.hasher.bits, int(told_bits(gallery.hasher.bits))
     if numbers is not None:  # of 15 values each, two to a product
@@ -206,11 +233,18 @@ def test_encrypted_queries_read_as_many_bits_as_stated(indexes, tmp_path, number
 def test_encrypted_queries_that_read_nothing_show_nothing(indexes, tmp_path, monkeypatch):
     """Half of the bits would be right by luck."""
     pytest.importorskip("tenseal")
-    folder = shutil.copytree(indexes / "open", tmp_path / "index")
+    folder = shutil.copytree(indexes / "open, public share", tmp_path / "index")
     QueryBudget(folder).allow(1)
     monkeypatch.setattr(EncryptedQuery, "distances", lambda self, answer: np.zeros(len(Gallery.load(folder)), np.int64))
     (check,) = (one for one in plan_index(folder, random_state=0).checks if one.name == "encrypted queries")
     assert check.run(1.0).findings[0].verdict == "undecided"
+
+
+def test_an_index_that_must_not_be_asked_is_a_note(indexes, tmp_path):
+    """Its owner allowed queries before a function that was learned from the pictures was refused to askers."""
+    folder = shutil.copytree(indexes / "open", tmp_path / "index")
+    QueryBudget(folder).allow(1)
+    assert any("public pictures" in note for note in audited(folder).notes)
 
 
 def test_without_the_owners_table_only_the_mechanism_is_audited(indexes, tmp_path):

@@ -19,6 +19,7 @@ def digits():
         (("--mode", "central", "--epsilon", 8, "--bits", 32), 8.0, 0.35),
         (("--mode", "central", "--epsilon", 1, "--bits", 32, "--public-share", 0.3), 1.0, 0.35),
         (("--mode", "open", "--bits", 32), "infinity", 0.3),
+        (("--mode", "open", "--bits", 32, "--public-share", 0.3), "infinity", 0.3),
     ],
 )
 def test_build_ask_and_measure(digits, tmp_path, blindsight, options, proven, least):
@@ -47,7 +48,14 @@ def test_build_ask_and_measure(digits, tmp_path, blindsight, options, proven, le
         assert len(blindsight("search", "query", mine, tmp_path / "query.png", "--json").document["answers"]) == 10
     else:
         assert "carry no noise" in blindsight("search", "pull", index, "--out", mine, code=1).err
-        assert blindsight("search", "allow", index, "--queries", 3, "--json").document["left"] == 3
+        allowed = ["search", "allow", index, "--queries", 3, "--json"]
+        if options == ("--mode", "open", "--bits", 32):  # askers would have its function, learned from the pictures
+            assert "public pictures" in blindsight(*allowed, code=1).document["error"]
+            assert not (index / "private" / "queries.json").exists()
+        else:
+            given = blindsight(*allowed).document
+            assert given["left"] == 3
+            assert "hash function, learned from" in given["statement"]["who_sees"]["all who ask"]
         sent = ["http://example.org", "album", tmp_path / "query.png", "--token", tmp_path / "query.png"]
         assert "token" in blindsight("search", "ask", *sent, code=2).err
     assert "--token" in blindsight("search", "pull", "https://example.org", "album", code=2).err
@@ -101,7 +109,6 @@ def test_compare_names_claim_and_proof(tmp_path, blindsight):
         (["--mode", "local", "--epsilon", "0", "--public-share", "0.5"], "epsilon must be positive"),
         (["--mode", "open", "--epsilon", "4"], "no epsilon"),
         (["--mode", "open", "--features", "pixels"], "learned from pictures"),
-        (["--mode", "open", "--public-share", "0.5"], "does not use public"),
         (["--mode", "central", "--epsilon", "1", "--kinds", "5"], "no codebook"),
         (["--mode", "local", "--epsilon", "1", "--public-share", "2"], "public share"),
         (["--mode", "central", "--epsilon", "1", "--hold-out", "1000"], "leave none to index"),

@@ -5,6 +5,8 @@ Noise is injected where a figure is compared. A test with the operating system's
 
 import math
 import warnings
+from datetime import date
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -153,6 +155,165 @@ def test_strange_records_count_as_zero_and_never_as_an_error(shared_out):
             assert np.isfinite(made.propose("a", weights, Memory(None, None), 0).sent).all()
     model = FederatedClassifier("plain", **BUDGET, rounds=2).fit({**owners, "a": (X, y)}, public=public)
     assert np.isfinite(model.coef_).all()
+
+
+class Unruly:
+    """Whatever it is asked, it fails."""
+
+    def __array__(self, *_, **__):
+        raise RuntimeError
+
+    __float__ = __hash__ = __eq__ = __array__
+
+
+ODD = {
+    "text": "?",
+    "empty text": "",
+    "a list": [1],
+    "nested": [[1, 2], [3]],
+    "a dict": {"a": 1},
+    "None": None,
+    "NaN": math.nan,
+    "infinity": -math.inf,
+    "complex": 1 + 2j,
+    "numpy's complex": np.complex128(1 + 2j),
+    "bytes": b"\xff",
+    "a huge integer": 10**400,
+    "an empty array": np.empty(0),
+    "a 0-d array of text": np.array("?"),
+    "a date": date(2020, 1, 1),
+    "an object": object(),
+    "what fails": Unruly(),
+    "what cannot be hashed": {1, 2},
+}
+HOLDERS = {"lists": list, "tuples": tuple, "objects": lambda rows: boxed(rows)}
+
+
+def boxed(rows):
+    """Return a one-dimensional array of objects."""
+    box = np.empty(len(rows), dtype=object)
+    for place, row in enumerate(rows):
+        box[place] = row
+    return box
+
+
+def sent_with(shared_out, pair, **options):
+    """Return what the first owner sends with these data, always under the same noise, and the plan."""
+    owners, public, test = shared_out
+    made = learner(({**owners, "a": pair}, public, test), source=seeded_bytes(5), **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return made.propose("a", made.first(0) + 0.1, Memory(None, None), 0).sent, made.plan
+
+
+@pytest.mark.parametrize("holder", HOLDERS.values(), ids=HOLDERS)
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_one_odd_label_moves_what_is_sent_by_no_more_than_the_sensitivity(shared_out, odd, holder):
+    """The same noise twice: nothing but the record with the odd label may count otherwise."""
+    X, y = shared_out[0]["a"]
+    labels = y.tolist()
+    labels[7] = odd
+    clean, plan = sent_with(shared_out, (X, y))
+    sent, _ = sent_with(shared_out, (X, holder(labels)))
+    assert 0 < np.linalg.norm(clean - sent) <= plan.sensitivity
+    np.testing.assert_array_equal(sent, sent_with(shared_out, (X, [*y[:7].tolist(), 77, *y[8:].tolist()]))[0])
+
+
+@pytest.mark.parametrize("holder", HOLDERS.values(), ids=HOLDERS)
+@pytest.mark.parametrize("whole", [True, False], ids=["row", "number"])
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_one_odd_row_moves_what_is_sent_by_no_more_than_the_sensitivity(shared_out, odd, whole, holder):
+    X, y = shared_out[0]["a"]
+    rows = X.tolist()
+    rows[7] = odd if whole else [odd, *rows[7][1:]]
+    clean, plan = sent_with(shared_out, (X, y))
+    sent, _ = sent_with(shared_out, (holder(rows), y))
+    assert 0 < np.linalg.norm(clean - sent) <= plan.sensitivity
+    gone = np.array(X, dtype=np.float64)
+    gone[7] = np.nan
+    np.testing.assert_array_equal(sent, sent_with(shared_out, (gone, y))[0])
+
+
+@pytest.mark.parametrize("cut", [slice(1, None), slice(0, 0), [*range(64), 0]], ids=["short", "empty", "long"])
+def test_a_row_of_another_length_counts_as_zero(shared_out, cut):
+    X, y = shared_out[0]["a"]
+    rows = list(X)
+    rows[7] = X[7][cut]
+    gone = np.array(X, dtype=np.float64)
+    gone[7] = np.nan
+    sent, expected = (sent_with(shared_out, (part, y))[0] for part in (rows, gone))
+    np.testing.assert_array_equal(sent, expected)
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("whole", [True, False], ids=["row", "number"])
+def test_one_odd_row_of_attributes_counts_as_zero(shared_out, odd, whole):
+    owners, public, test = shared_out
+    X, y = owners["a"]
+    several = [(some, np.stack([part % 2, part > 4], axis=1)) for some, part in ((X, y), public, test)]
+    (_, answers), *others = several
+    shared, labels = ({**owners, "a": several[0]}, *others), Attributes(2)
+    rows, expected = answers.tolist(), answers.astype(np.float64)
+    rows[7] = odd if whole else [odd, 1]
+    expected[7] = np.nan
+    partly = not whole and isinstance(odd, float | None)  # an answer that is not known; the other one is
+    if partly:
+        expected[7, 1] = 1
+    clean, plan = sent_with(shared, (X, answers), labels=labels)
+    sent, _ = sent_with(shared, (X, rows), labels=labels)
+    assert 0 < np.linalg.norm(clean - sent) <= plan.sensitivity * (1 + partly)  # one record for another
+    np.testing.assert_array_equal(sent, sent_with(shared, (X, expected), labels=labels)[0])
+
+
+@pytest.mark.parametrize(
+    ("features", "labels"),
+    [
+        (list, list),
+        (lambda X: X.tolist(), lambda y: y.tolist()),
+        (lambda X: X.astype(object), lambda y: y.astype(object)),
+        (lambda X: X.astype(np.float32), lambda y: y.astype(float)),
+        (lambda X: X.astype(str), lambda y: y.astype(str)),
+        (lambda X: [[*map(Fraction, row)] for row in X.tolist()], lambda y: [np.array(one) for one in y]),
+    ],
+    ids=["rows", "plain", "objects", "floats", "text", "others"],
+)
+def test_the_same_numbers_count_the_same_however_they_are_held(shared_out, features, labels):
+    X, y = shared_out[0]["a"]
+    expected = sent_with(shared_out, (X, y))[0]
+    np.testing.assert_array_equal(expected, sent_with(shared_out, (features(X), labels(y)))[0])
+    promoted = np.array([*y[:7].tolist(), "?", *y[8:].tolist()])  # by the owner's own array, all labels became text
+    strange = sent_with(shared_out, (X, [*y[:7].tolist(), 77, *y[8:].tolist()]))[0]
+    np.testing.assert_array_equal(strange, sent_with(shared_out, (X, promoted))[0])
+
+
+@pytest.mark.parametrize("unit", ["record", "owner"])
+def test_odd_records_end_nothing(shared_out, unit):
+    owners, public, _ = shared_out
+    X, y = owners["a"]
+    rows, labels = [*ODD.values(), *X.tolist()], [*ODD.values(), *y.tolist()]
+    model = FederatedClassifier("plain", **BUDGET | {"unit": unit}, clip=1.0, rounds=1)
+    model.fit({**owners, "a": (rows + X.tolist()[: len(ODD)], y.tolist()[: len(ODD)] + labels)}, public=public)
+    assert np.isfinite(model.coef_).all()
+
+
+@pytest.mark.parametrize(
+    ("pair", "named"),
+    [
+        ((np.zeros((5, 63)), np.zeros(5)), "63"),
+        ((np.zeros((5, 64)), np.zeros(4)), "4"),
+        ((np.zeros((5, 64)).tolist(), [0] * 4), "4"),
+        ((np.zeros((5, 64)), np.zeros((5, 2))), "2"),
+        ((np.zeros(5), np.zeros(5)), "features"),
+        ((3.0, [1]), "features"),
+        (("text", [1]), "features"),
+        ((np.zeros((5, 64)), None), "labels"),
+        (None, "pair"),
+    ],
+)
+def test_what_is_public_of_an_owners_data_is_checked(shared_out, pair, named):
+    owners, public, _ = shared_out
+    with pytest.raises(InputError, match=f"a: .*{named}"):
+        FederatedClassifier("plain", **BUDGET).fit({**owners, "a": pair}, public=public)
 
 
 def test_sums_are_the_same_integers_with_drop_outs_and_without(shared_out):

@@ -7,14 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 pytest.importorskip("tenseal")
 
 from blindsight.crypto.wire import decode, encode
-from blindsight.data import Thumbnails
+from blindsight.data import Thumbnails, load
 from blindsight.errors import BudgetExceededError, CorruptFileError, InputError, MessageError, PrivacyError
 from blindsight.rng import science
 from blindsight.search import encrypted_query as module
+from blindsight.search.building import BuildOptions, build_gallery
 from blindsight.search.codes import hamming, pack, unpack
 from blindsight.search.encrypted_query import (
     EncryptedQuery,
@@ -27,11 +29,12 @@ from blindsight.search.encrypted_query import (
     statement,
     told_bits,
 )
-from blindsight.search.gallery import Gallery
+from blindsight.search.gallery import Gallery, Source
 from blindsight.search.hashers import ITQ
 from blindsight.search.index import HammingIndex
 
 BITS = 16
+IMAGES = load("digits", count=200).images
 
 
 def drawn(rows: int, bits: int = BITS) -> np.ndarray:
@@ -231,10 +234,11 @@ def test_a_gallery_is_asked_as_if_it_were_here(tmp_path, numbers):
     function = ITQ(BITS, random_state=0).fit(rows).function_
     index = HammingIndex(BITS)
     index.add(np.arange(100, 140), function(rows))
-    said = statement(BITS, 2)
+    said = statement(BITS, 2, learned="learned from public pictures alone")
     most = 0 if numbers is None else most_of(numbers)
     short = short_embeddings(function.scores(rows), most) if most else None
-    gallery = Gallery("open", "thumbnail", 8, said, function, index, {"numbers": numbers}, short=short)
+    settings = {"numbers": numbers, "learned from": "public pictures"}
+    gallery = Gallery("open", "thumbnail", 8, said, function, index, settings, short=short)
     gallery.save(tmp_path)
     gallery = Gallery.load(tmp_path)
     index = gallery.index
@@ -266,8 +270,61 @@ def test_a_gallery_is_asked_as_if_it_were_here(tmp_path, numbers):
         QuerySetup.from_bytes(module.file_bytes(module._KIND, {}, {}))
 
 
+def thumbnails(tmp_path, name, rows):
+    folder = tmp_path / name
+    folder.mkdir()
+    for row in rows:
+        Image.fromarray(IMAGES[row]).save(folder / f"{row:03}.png")
+    return Source("folder", str(folder))
+
+
+BUILT = {
+    "open": (BuildOptions("open", None, 0.0, BITS, "thumbnail"), False),
+    "open, numbers": (BuildOptions("open", None, 0.0, BITS, "thumbnail", numbers=4), False),
+    "open, public pictures": (BuildOptions("open", None, 0.0, BITS, "thumbnail"), True),
+    "open, public share": (BuildOptions("open", None, 0.0, BITS, "thumbnail", public_share=0.4, numbers=4), False),
+    "central": (BuildOptions("central", 2.0, 1e-6, BITS, "thumbnail"), False),
+    "central, public pictures": (BuildOptions("central", 2.0, 1e-6, BITS, "thumbnail"), True),
+}
+
+
+@pytest.mark.parametrize(("options", "public"), BUILT.values(), ids=BUILT)
+def test_a_function_that_was_learned_from_the_pictures_without_noise_is_not_given_away(tmp_path, options, public):
+    """Between two set-ups one picture is added. Of a mean of 60 and one of 61 rows the difference is that picture."""
+    source, others = thumbnails(tmp_path, "pictures", range(60)), thumbnails(tmp_path, "others", range(100, 160))
+    means = []
+    for count in (60, 61):
+        if count == 61:
+            Image.fromarray(IMAGES[60]).save(tmp_path / "pictures" / "060.png")
+        gallery = build_gallery(source, options, tmp_path / "index", public=others if public else None)
+        means.append(gallery.hasher.mean.astype(np.float64))
+        kept, again = Gallery.load(tmp_path / "index"), tmp_path / "index"
+        if options.mode == "open" and not public and options.public_share is None:
+            for old in (kept, replace(kept, settings={})):  # of a version that kept no record
+                with pytest.raises(PrivacyError, match="public pictures"):
+                    QueryServer(old, again)
+            continue
+        server = QueryServer(kept, again)
+        server.budget.allow(2)
+        setup = QuerySetup.from_bytes(server.setup().to_bytes())
+        np.testing.assert_array_equal(setup.hasher.mean, gallery.hasher.mean)
+        (asker,) = (text for role, text in setup.statement.who_sees.items() if role == "all who ask")
+        assert ("public pictures" if options.mode == "open" else "epsilon =") in asker
+    read = 61 * means[1] - 60 * means[0]
+    added = Thumbnails().transform(replace(source, side=kept.side).load().images[60:])[0]
+    found = np.abs(read - added).max() < 1e-4
+    if options.mode == "open":
+        assert found == (not public and options.public_share is None)  # the attack works where it is refused
+    else:
+        assert not found
+        np.testing.assert_array_equal(*means)  # paid for once
+    if options.mode == "open":
+        with pytest.raises(PrivacyError, match="public pictures"):  # the mode alone proves nothing
+            QueryServer(replace(kept, mode="central", settings={}), again)
+
+
 def test_the_statement_says_who_sees_what():
-    said = statement(128, 4)
+    said = statement(128, 4, learned="learned from public pictures alone")
     assert said.guarantee == "cryptographic"
     assert "not the picture" in said.who_sees["operator of the search"]
     assert f"{4 * told_bits(128):.1f} of each picture's 128 bits" in said.who_sees["all who ask"]

@@ -19,6 +19,7 @@ from blindsight.data.features import reading_side
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BudgetExceededError, CorruptFileError, DataError, InputError, PrivacyError
 from blindsight.files import read_arrays, sha256_of, write_arrays
+from blindsight.rng import seeded_bytes
 from blindsight.search.building import (
     BuildOptions,
     build_gallery,
@@ -86,9 +87,6 @@ def test_what_may_be_given_away_names_nothing(scans):
 def test_building_again_costs_nothing_and_learning_again_once_more(tmp_path):
     write_digits(tmp_path / "pictures", 120)
     source, folder = Source("folder", str(tmp_path / "pictures")), tmp_path / "index"
-    with pytest.raises(PrivacyError, match="100 of 100"):  # private pictures may not be the public ones
-        build_gallery(source, replace(LOCAL, public_share=None), folder, public=source.load())
-    shutil.rmtree(folder, ignore_errors=True)
     ledger = tmp_path / "ledger.jsonl"
     first = build_gallery(source, replace(LOCAL, budget=12.0, ledger=ledger), folder)
     again = build_gallery(source, replace(LOCAL, ledger=ledger), folder)
@@ -287,7 +285,87 @@ def test_public_bytes_depend_on_a_picture_through_its_release_alone(scans):
     hasher, images = Gallery.load(scans / "index").hasher, load("digits").images[:12]
     options = BuildOptions("local", 4.0, 1e-6, 1, "thumbnail")
     agree = list(neighbouring_bytes(images, options, hasher, seeds=2))
-    assert agree == [True] * 12
+    assert agree == [True] * 14
+
+
+def seen_by_others(folder, edited):
+    """Return the files that may be given away, without the release of the edited picture."""
+    given = (path for path in folder.rglob("*") if path.is_file() and "private" not in path.parts)
+    held = {path.name: path.read_bytes() for path in given}
+    gallery, origin = Gallery.load(folder), read_origin(folder)
+    (place,) = np.flatnonzero(gallery.index.ids == origin.numbers[origin.names == edited])
+    symbols = gallery.index.symbols.copy()
+    symbols[place] = 0
+    index = SymbolIndex(gallery.index.outputs)
+    index.add(gallery.index.ids, symbols)
+    return {**held, "gallery.npz": replace(gallery, index=index).given_away()}
+
+
+EQUAL = {
+    "epsilon is the budget": (4.0, False, "private"),
+    "one edit exhausts the budget": (8.0, True, "private"),
+    "of a public picture": (None, False, "public"),
+    "of a public picture, and an edit": (8.0, True, "public"),
+    "of a public part": (8.0, True, "part"),
+}
+
+
+@pytest.mark.parametrize(("budget", "edit", "twin"), EQUAL.values(), ids=EQUAL)
+def test_what_is_published_does_not_tell_that_pictures_are_equal(tmp_path, budget, edit, twin):
+    """Neighbouring folders with the same coins: in one of them the last picture is equal to another, or public, one."""
+    images, versions, notes = load("digits").images, [], []
+    share = 0.5 if twin == "part" else None
+    options = replace(LOCAL, public_share=share, hold_out=0, budget=budget, kinds=4)
+    for world in ("different", "equal"):
+        folder = tmp_path / world
+        private, public = folder / "private pictures", folder / "public pictures"
+        for place, rows in ((private, range(40)), (public, range(100, 160))):
+            place.mkdir(parents=True)
+            for row in rows:
+                Image.fromarray(images[row]).save(place / f"{row:03}.png")
+        order = np.random.default_rng(0).permutation(40)  # as the public part is drawn
+        last, known = (order[-1], order[0]) if twin == "part" else (39, 100 if twin == "public" else 0)
+        if world == "equal":
+            shutil.copy((public if twin == "public" else private) / f"{known:03}.png", private / f"{last:03}.png")
+        source, coins = Source("folder", str(private)), seeded_bytes(7)
+        for step in range(1 + edit):
+            if step:  # the same in both worlds
+                Image.fromarray(images[200]).save(private / f"{order[-2] if share else 20:03}.png")
+            others = Source("folder", str(public)) if share is None else None
+            built = build_gallery(source, options, folder / "index", public=others, secret=coins)
+            notes.append(any("equal" in note or "several names" in note for note in built.notes))
+            versions.append(seen_by_others(folder / "index", f"{last:03}.png"))
+    assert versions[: 1 + edit] == versions[1 + edit :]
+    assert (notes[0], notes[1 + edit]) == (False, True)
+
+
+def test_a_private_picture_that_is_public_too_is_not_refused_in_central_mode(tmp_path):
+    images = load("digits").images
+    for world, last in (("different", 39), ("equal", 100)):
+        private, public = tmp_path / world / "private pictures", tmp_path / world / "public pictures"
+        for place, rows in ((private, [*range(39), last]), (public, range(100, 160))):
+            place.mkdir(parents=True)
+            for number, row in enumerate(rows):
+                Image.fromarray(images[row]).save(place / f"{number:03}.png")
+        sources = (Source("folder", str(private)), Source("folder", str(public)))
+        gallery = build_gallery(sources[0], CENTRAL, tmp_path / world / "index", public=sources[1])
+        assert len(gallery) == 40
+        assert any("1 of 40" in note for note in gallery.notes) == (world == "equal")
+
+
+@pytest.mark.parametrize("where", ["", "part", "..", "link"])
+def test_private_pictures_are_refused_as_public_ones_by_their_place(tmp_path, where):
+    place = tmp_path / "all" / "pictures"
+    for folder in (place, place / "part"):
+        write_digits(folder, 60)
+    (place.parent / "link").symlink_to(place)
+    public = place.parent / "link" if where == "link" else place / where
+    options, index = replace(LOCAL, public_share=None, hold_out=0), tmp_path / "index"
+    with pytest.raises(PrivacyError, match="place"):
+        build_gallery(Source("folder", str(place)), options, index, public=Source("folder", str(public)))
+    with pytest.raises(PrivacyError, match="place"):
+        build_gallery(DIGITS, options, index, public=replace(DIGITS, count=100, random_state=1))
+    assert not (index / "gallery.npz").exists()
 
 
 def test_equal_pictures_cost_the_owner_more_and_the_published_statement_does_not_say_so(tmp_path, scans):

@@ -17,7 +17,8 @@ anchors. Where the owner of a central or open index allows encrypted queries, th
 picture are built, and built again after that picture was edited, with the same coins: all public bytes must agree but
 for what the mechanism released. That is the picture's symbol in local mode; in central mode it is the numbers of the
 hash function, which no edit may change. Of files that only the owner can read (all of them, in open mode) the length
-must agree.
+must agree. Among the neighbours are a picture equal to another private one, under a budget that the edit uses up, and
+one equal to a public picture: neither may decide whether a version is published.
 
 *Is this picture in there, and which one is it?* The attacker holds another capture of a picture: noise on every pixel,
 and a little more or less light. It asks the index with it and names the nearest entry, one of the nearest at random
@@ -52,7 +53,7 @@ from blindsight.audit.membership import Game, audit_members, code_fit, hash_trai
 from blindsight.audit.subject import Subject
 from blindsight.data.dataset import Dataset
 from blindsight.data.features import FeaturePipeline, extract
-from blindsight.errors import CorruptFileError, InputError
+from blindsight.errors import CorruptFileError, InputError, PrivacyError
 from blindsight.files import cache_folder, write_arrays
 from blindsight.progress import Progress, silent
 from blindsight.rng import science, seeded_bytes
@@ -78,6 +79,7 @@ from blindsight.validation import check_features
 
 _RUNS = 100_000
 _NEIGHBOURHOOD = 8  # pictures of the folders whose public bytes are compared
+_PUBLIC = 24  # public pictures that one of them is equal to
 _EPSILON_SECONDS = 2.0
 _FEWEST_ASKED = 20
 _SCANNED = 4095  # codes that encrypted queries are tried on
@@ -96,7 +98,7 @@ def plan_index(folder: Path, *, random_state: int, data: Dataset | None = None, 
     again = Check("building again", 0, index.permanence, fixed=reading)
     linked = Check("finding a picture taken again", 0.2, index.linkage, fixed=reading)
     members = Check("membership in the hash function", 2e-3 * pictures, index.members, fixed=reading)
-    builds = (0.5 if index.gallery.features == "thumbnail" else 8.0) + 1.5 * (index.gallery.mode == "central")
+    builds = (0.8 if index.gallery.features == "thumbnail" else 8.0) + 1.5 * (index.gallery.mode == "central")
     public = Check("public bytes", 0, index.dependence, fixed=builds)
     checks: dict[str, tuple[Check, ...]] = {
         "local": (epsilon, public, Check("stored releases", 0, index.truths, fixed=reading), again, linked),
@@ -221,6 +223,8 @@ class IndexAudit:
         codebook = gallery.hasher if isinstance(gallery.hasher, LocalHasher) else None
         seeds = 1 if gallery.mode == "central" else min(3, max(1, round(3 * effort)))  # its noise takes long to draw
         pairs = list(neighbouring_bytes(some, how, codebook, seeds=seeds))
+        if not pairs:
+            raise InputError("no index could be built of these pictures once more: nothing was compared.")
         return Evidence((public_bytes_finding(pairs, STATEMENT, gallery.mode),))
 
     def linkage(self, effort: float) -> Evidence:
@@ -439,19 +443,29 @@ def neighbouring_bytes(
     """Build folders of these pictures that differ in the first; yield whether their public bytes agree, twice a pair.
 
     Its neighbours are a copy of the second picture, one all black, and one of noise; each is edited, slightly or
-    wholly, before the second build, so that both versions are compared.
+    wholly, before the second build, so that both versions are compared. The budget is what these two cost. In local
+    mode the black one is tried once more, with public pictures in place of the codebook, of which it is one.
     """
     noise = np.random.default_rng(0).integers(0, 256, images[0].shape, dtype=np.uint8)
     black, touched = np.zeros_like(noise), images[0].copy()
     touched[0, 0] ^= 1  # an edit that changes hardly anything must look like one that changes everything
     histories = [(images[0], touched), (images[1], 255 - images[0]), (black, images[1]), (noise, black)]
+    how = replace(how, budget=None if how.epsilon is None else 2 * how.epsilon)
+    rows = np.random.default_rng(1).integers(0, 256, (_PUBLIC, *images.shape[1:]), dtype=np.uint8)
+    public = Dataset("public pictures", "none", "drawn", images=np.concatenate([rows, black[None]]))
+    trials: list[tuple[int, LocalHasher | Dataset | None, list[Any]]] = [
+        (seed, codebook, histories) for seed in range(seeds)
+    ]
+    if codebook is not None:
+        trials.append((0, public, [histories[0], histories[2]]))
     with TemporaryDirectory(prefix="blindsight-audit-") as scratch:
-        for seed in range(seeds):
+        for number, (seed, known, chosen) in enumerate(trials):
             built = [
-                _histories(Path(scratch) / f"{seed}-{number}", images, history, how, codebook, seed)
-                for number, history in enumerate(histories)
+                _histories(Path(scratch) / f"{number}-{place}", images, history, how, known, seed)
+                for place, history in enumerate(chosen)
             ]
-            yield from (one == other for versions in built[1:] for one, other in zip(built[0], versions, strict=True))
+            pairs = (pair for versions in built[1:] for pair in zip(built[0], versions, strict=True))
+            yield from (one == other for one, other in pairs if one or other)
 
 
 def _histories(
@@ -459,10 +473,13 @@ def _histories(
     images: NDArray[np.uint8],
     history: tuple[NDArray[np.uint8], ...],
     how: BuildOptions,
-    codebook: LocalHasher | None,
+    public: LocalHasher | Dataset | None,
     seed: int,
 ) -> list[Seen]:
-    """Return what is seen of each version, without what the mechanism released of the first picture."""
+    """Return what is seen of each version, without what the mechanism released of the first picture.
+
+    Nothing is seen of a version that was refused, which the folder's first picture must not decide.
+    """
     pictures, index, coins = folder / "pictures", folder / "index", seeded_bytes(seed)
     pictures.mkdir(parents=True)
     for row, image in enumerate(images):
@@ -472,10 +489,14 @@ def _histories(
     for image in history:
         Image.fromarray(image).save(pictures / "000.png")
         source, kept = Source("folder", str(pictures)), folder.parent / "cache"  # features are the same for every seed
-        build_gallery(source, how, index, public=codebook, cache=kept, secret=coins)
+        try:
+            build_gallery(source, how, index, public=public, cache=kept, secret=coins)
+        except PrivacyError:
+            versions.append({})
+            continue
         seen = folder / f"seen {len(versions)}"
         copytree(index, seen, ignore=ignore_patterns(PRIVATE))
-        if codebook is not None:
+        if how.mode == "local":
             origin, gallery = read_origin(index), Gallery.load(seen)
             assert isinstance(gallery.index, SymbolIndex)
             place = gallery.index.ids == origin.numbers[origin.names == "000.png"]
@@ -508,7 +529,8 @@ def public_bytes_finding(agree: list[bool], source: str, mode: Mode) -> Finding:
         measure="share of neighbouring folders whose public files differ in more than that",
         measured=rate(different, len(agree)),
         verdict="refuted" if different else "not refuted",
-        attack="folders that differ in one picture are built and edited with the same coins, and compared byte by byte",
+        attack="folders that differ in one picture, which may equal another, private or public, are built and edited "
+        "with the same coins, and compared byte by byte",
         details={"pairs": len(agree)},
     )
 

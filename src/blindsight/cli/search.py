@@ -46,9 +46,7 @@ def build(
     epsilon: Annotated[float | None, Option(help="What a record may lose.")] = None,
     delta: options.CentralDeltaOption = 1e-6,
     bits: options.BitsOption = 64,
-    public: Annotated[
-        str | None, Option(help="Public pictures to learn from (local mode): folder or collection.")
-    ] = None,
+    public: Annotated[str | None, Option(help="Public pictures to learn from: folder or collection.")] = None,
     public_share: Annotated[float | None, Option(help="Or declare so large a share of IMAGES public.")] = None,
     public_labels: Annotated[
         bool, Option("--public-labels", help="Tell the classes of the public pictures apart (their subfolders).")
@@ -76,7 +74,9 @@ def build(
         ),
     ] = None,
     count: options.CountOption = None,
-    budget: Annotated[float | None, Option(help="Most that a record may ever lose.")] = None,
+    budget: Annotated[
+        float | None, Option(help="Most that a record may ever lose; copies are records of their own.")
+    ] = None,
     ledger: Annotated[Path | None, Option(help="What counts; one for all indexes of the same pictures.")] = None,
     relearn: Annotated[
         bool, Option("--relearn", help="Learn again; where that changes the codes, every record loses once more.")
@@ -159,14 +159,13 @@ def allow(
     index: options.IndexArgument,
     queries: Annotated[int, Option(help="Answer so many in all, past ones included.", min=0)],
 ) -> None:
-    """Let others ask a central or open index with encrypted queries, and say what the answers give away."""
-    from blindsight.search.encrypted_query import QueryServer, statement
+    """Answer encrypted queries to an index, central or open with public pictures, and say what that gives away."""
+    from blindsight.search.encrypted_query import QueryServer
     from blindsight.search.gallery import Gallery
 
     server = QueryServer(Gallery.load(index), index)
     server.budget.allow(queries)
-    said = statement(server.bits, queries, server.most)
-    left = server.budget.left
+    said, left = server.statement, server.budget.left
     show(
         {"index": str(index), "queries": queries, "left": left, "statement": said.to_dict()},
         f"{left} encrypted queries of {queries} are left to {index}.",

@@ -14,7 +14,8 @@ persons, and a second account next to the first would be a way around its budget
 are `count` = c) or give it a scope of its own. That two scopes hold different data is the caller's word.
 
 *Budgets* may be lowered, never raised. Whether a spend fits is decided by the smallest proven epsilon at the budget's
-delta, to nine digits, so that 0.1 and 0.2 fit in 0.3. `blindsight.dp.accounting` tells what a proof assumes.
+delta, to nine digits, so that 0.1 and 0.2 fit in 0.3. `blindsight.dp.accounting` tells what a proof assumes. What
+depends on the data themselves (`EQUAL_CONTENTS`) is recorded, and no budget counts it: a refusal would tell of them.
 
 *The file* is a `blindsight.dp.journal.Journal`: appended to and synced before a spend returns, mode 0600, chained by
 checksums, safe to share between processes. The chain is no signature. To notice that someone put an older copy in its
@@ -52,6 +53,10 @@ from blindsight.errors import (
 from blindsight.files import AnyPath
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.statement import Neighbours, Unit
+
+EQUAL_CONTENTS = "releases of equal contents under several ids"
+"""The purpose of spends that depend on which records are equal: counted as spent, refused by no budget, and nothing
+that is published may count them."""
 
 HEADER = {"format": "blindsight/ledger", "version": 1}
 _NINE_DIGITS = 1 + 1e-9
@@ -115,6 +120,11 @@ class Account:
     @property
     def losses(self) -> list[Loss]:
         return [spend.loss for spend in self.spends]
+
+    @property
+    def budgeted(self) -> list[Loss]:
+        """What a budget counts."""
+        return [spend.loss for spend in self.spends if spend.purpose != EQUAL_CONTENTS]
 
 
 @dataclass(frozen=True)
@@ -187,7 +197,8 @@ class Ledger:
         entry = Spend(scope, unit, neighbours, loss, mechanism, purpose, time)
         with self._current():
             account = self._comparable(scope, unit, neighbours)
-            if account.budget is not None and not _fits([*account.losses, loss], account.budget):
+            budget = None if purpose == EQUAL_CONTENTS else account.budget
+            if budget is not None and not _fits([*account.budgeted, loss], budget):
                 raise _refusal(scope, account, loss)
             self._record("spend", asdict(entry) | {"loss": loss_to_dict(loss)})
         return entry
@@ -220,7 +231,7 @@ class Ledger:
         """Return how much epsilon is left at the budget's delta; infinity where no budget was set."""
         with self._current():
             account = self._known(scope, unit)
-            budget, losses = account.budget, account.losses
+            budget, losses = account.budget, account.budgeted
         if budget is None:
             return math.inf
         return max(0.0, budget.epsilon - compose(losses, delta=budget.delta).epsilon)
@@ -320,8 +331,8 @@ def _fits(losses: list[Loss], budget: Budget) -> bool:
 def _refusal(scope: str, account: Account, loss: Loss) -> BudgetExceededError:
     assert account.budget is not None
     delta = account.budget.delta
-    before = compose(account.losses, delta=delta).epsilon
-    after = compose([*account.losses, loss], delta=delta).epsilon
+    before = compose(account.budgeted, delta=delta).epsilon
+    after = compose([*account.budgeted, loss], delta=delta).epsilon
     return BudgetExceededError(
         f"scope {scope!r} may spend epsilon {account.budget.epsilon:g} at delta {delta:g} per {account.unit}; it has "
         f"spent {before:.4g} and this release would make it {after:.4g}. Nothing was recorded or released."

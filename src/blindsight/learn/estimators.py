@@ -65,7 +65,7 @@ from blindsight.learn.clustering import (
 from blindsight.learn.linear import LARGEST_WEIGHT, LinearLearner, LinearTraining, Loss, Target, train
 from blindsight.learn.model import Attributes, Classes, Floats, Labels, LinearModel, PictureModel, Pictures
 from blindsight.learn.owners import Owners, check_pair, name_owners, survey
-from blindsight.learn.private import Privacy, PrivateLearner, PublicSpace, check_sizes
+from blindsight.learn.private import Privacy, PrivateLearner, PublicSpace, read_records
 from blindsight.learn.rounds import Criterion, OnRound, Run, RunSettings, Seed, Selection, Sparsify, Task, alone, play
 from blindsight.metrics import adjusted_mutual_information
 from blindsight.progress import Progress, silent
@@ -392,7 +392,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         loads, standardiser, held_out, sizes = name_owners(owners), Standardiser.fit(X), None, []
         for name, load in loads.items():
             with speaking_of(name):
-                sizes.append(len(check_sizes(load(), X.shape[1])[0]))
+                sizes.append(len(read_records(load(), X.shape[1], labels)[0]))
         if validation is not None:
             with speaking_of("the validation data"):
                 features, answers = check_pair(validation, X.shape[1])

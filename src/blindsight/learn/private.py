@@ -24,13 +24,16 @@ on the whole of the rounds (the multiplier divided by their root), `_TRUST` (N /
 at most what the public data's curvature allows. Rounds share it equally. It depends on no private number of the run;
 the constant was chosen on Caltech-101 and CIFAR-10 embeddings (benchmark `learn-epsilon`).
 
-*What does not fail.* A record that is not finite, or has an unknown label, counts as zero. So does one for which the
-shared weights give no finite gradient. See A. Rajkumar & S. Agarwal 2012 in `baselines` for what this replaces; DP
-gradient descent is Song, Chaudhuri & Sarwate, GlobalSIP 2013, and Abadi et al., CCS 2016.
+*What does not fail.* A record counts as zero if its features are not so many finite numbers, if its label is none of
+the classes, whatever it is instead, or if the shared weights give it no finite gradient. Each is read on its own, so
+what is odd about one changes nothing in another; the type and the shape of an array are taken for public. See
+A. Rajkumar & S. Agarwal 2012 in `baselines` for what this replaces; DP gradient descent is Song, Chaudhuri & Sarwate,
+GlobalSIP 2013, and Abadi et al., CCS 2016.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self
@@ -244,10 +247,10 @@ class PrivateLearner:
     def records_of(self, owner: str) -> Records:
         """Return an owner's records in the space of the rows; they are made once."""
         if owner not in self._loaded:
-            X, y = check_sizes(self.owners[owner](), self.standardiser.mean.size)
+            X, wanted = read_records(self.owners[owner](), self.standardiser.mean.size, self.labels)
             with np.errstate(all="ignore"):
                 features = (X - self.standardiser.mean) / self.standardiser.scale
-            self._loaded[owner] = self.space.rows(features), targets(self.labels, y)
+            self._loaded[owner] = self.space.rows(features), wanted
         return self._loaded[owner]
 
     @cached_property
@@ -289,36 +292,36 @@ def public_start(labels: Labels, rows: Array, wanted: Targets) -> Array:
     return weights
 
 
-def check_sizes(data: Any, dimensions: int) -> tuple[Floats, NDArray[Any]]:
-    """Return an owner's features and labels; only their sizes are checked, which are public."""
+def read_records(data: Any, dimensions: int, labels: Labels) -> tuple[Array, Targets]:
+    """Return an owner's features and what their scores should be; what cannot be read is NaN and trains nothing.
+
+    Records are read one by one, so that none changes how another is read. Refused is by what is public alone: how many
+    rows there are, and the shape of an array.
+    """
     if not isinstance(data, tuple | list) or len(data) != 2:
         raise InputError("data must be a pair (features, labels).")
-    try:
-        features = np.asarray(data[0], dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("features must be numbers.") from None
-    labels = np.asarray(data[1])
-    if features.ndim != 2 or features.shape[1] != dimensions:
-        raise InputError(f"features must be rows of {dimensions} numbers; got shape {features.shape}.")
-    if labels.shape[:1] != (len(features),):
-        raise InputError(f"there must be a label per sample; got labels of shape {labels.shape} for {len(features)}.")
-    return features, labels
+    features, wanted = _numbers("features", data[0], dimensions), targets(labels, data[1])
+    if len(wanted) != len(features):
+        raise InputError(
+            f"there must be a label per sample; got {len(wanted)} labels for {len(features)} rows of features."
+        )
+    return features, wanted
 
 
-def targets(labels: Labels, y: NDArray[Any]) -> Targets:
+def targets(labels: Labels, y: Any) -> Targets:
     """Return what the scores should be; a label that is not known has zeros and trains nothing."""
     if isinstance(labels, Classes):
-        if y.ndim != 1:
-            raise InputError(f"labels must be one per sample; got shape {y.shape}.")
+        answers = _rows("labels", y)
+        if isinstance(answers, np.ndarray) and answers.dtype.kind != "O" and answers.ndim != 1:
+            raise InputError(f"labels must be one per sample; got shape {answers.shape}.")
         places = {name: place for place, name in enumerate(labels.names.tolist())}
-        numbers = np.array([_place(places, label) for label in y.tolist()], dtype=np.int64)
-        wanted = np.zeros((len(y), len(labels.names)))
+        numbers = np.array([_place(places, label) for label in answers], dtype=np.int64)
+        wanted = np.zeros((len(answers), len(labels.names)))
         known = numbers >= 0
         wanted[np.flatnonzero(known), numbers[known]] = 1.0
         return wanted if labels.rows > 1 else wanted[:, 1:] - wanted[:, :1]
-    if y.ndim != 2 or y.shape[1] != labels.rows:
-        raise InputError(f"attributes must have {labels.rows} columns; got shape {y.shape}.")
-    signs: Targets = (y == 1).astype(np.float64) - (y == 0)
+    rows = _numbers("attributes", y, labels.rows)
+    signs: Targets = (rows == 1).astype(np.float64) - (rows == 0)
     return signs
 
 
@@ -338,11 +341,43 @@ def _curvature(labels: Labels, rows: Array) -> float:
     return (0.5 if softmax else 0.25) * float(np.linalg.norm(rows, 2)) ** 2 / len(rows)
 
 
-def _place(places: Mapping[Any, int], label: Any) -> int:
+def _rows(what: str, data: Any) -> Sequence[Any] | NDArray[Any]:
+    """Return what has rows, without a look at any: as an array a list might turn one row into what another is."""
+    if isinstance(data, Sequence) and not isinstance(data, str | bytes):
+        return data
     try:
-        return places.get(label, -1)
-    except TypeError:  # a label that is a list, or the like
-        return -1
+        rows = np.asarray(data)
+    except Exception as error:
+        raise InputError(f"{what} must be a list or an array; got {type(data).__name__}.") from error
+    if not rows.ndim:
+        raise InputError(f"{what} must be a list or an array; got {type(data).__name__}.")
+    return rows
+
+
+def _numbers(what: str, data: Any, width: int) -> Array:
+    """Return rows of numbers; a row that is none, or has another length, is NaN."""
+    rows = _rows(what, data)
+    with np.errstate(all="ignore"):
+        if isinstance(rows, np.ndarray) and rows.dtype.kind != "O":
+            if rows.shape[1:] != (width,):
+                raise InputError(f"{what} must be rows of {width} numbers; got shape {rows.shape}.")
+            if rows.dtype.kind in "biuf":
+                return rows.astype(np.float64, copy=False)
+        found = np.full((len(rows), width), np.nan)
+        for place, row in enumerate(rows):
+            with suppress(Exception):  # whatever is wrong with a row is to be seen nowhere
+                numbers = np.asarray(row)
+                if numbers.shape == (width,) and numbers.dtype.kind in "biufOUS":
+                    found[place] = numbers.astype(np.float64)
+    return found
+
+
+def _place(places: Mapping[Any, int], label: Any) -> int:
+    """Return the place of a class; one that was turned into text, by a neighbour in its table, is known as a number."""
+    with suppress(Exception):  # of a label that is a list, or the like
+        label = label.item() if getattr(label, "shape", None) == () else label
+        return places[label] if label in places else places.get(float(label), -1)
+    return -1
 
 
 def _principal(rows: Array) -> tuple[Array, Array]:

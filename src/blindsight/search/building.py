@@ -6,7 +6,10 @@ once more and the ledger counts it. What leads from the index back to pictures l
 
 *What is published depends on private pictures through the mechanism alone.* Whatever a picture shows, the files outside
 ``private/`` have the same bytes but for its release: copies count as pictures, an edit is released again whatever it
-changed, and the published epsilon counts edits (`releases`). `blindsight audit` compares the bytes.
+changed, and the published epsilon counts edits (`releases`). Nor does a picture decide whether there are such files: no
+budget counts that pictures are equal, and a private picture that is among the public ones as well is neither refused
+nor taken out. Out of the public ones, it would change the codebook. The owner gets a note, and what is public by then
+was so without the build. `blindsight audit` compares the bytes.
 
 *A crash redraws nothing.* A codebook is saved, in a gallery without pictures, before anything is released by it;
 releases are kept before they are indexed; the gallery is replaced as a whole. A build resumes where a killed one ended.
@@ -28,7 +31,7 @@ from blindsight.data import Dataset, contact_sheet, extract
 from blindsight.data.features import reading_side
 from blindsight.data.images import decode
 from blindsight.dp.accounting import check_positive, compose
-from blindsight.dp.ledger import Ledger
+from blindsight.dp.ledger import EQUAL_CONTENTS, Ledger
 from blindsight.errors import BlindsightError, DataError, InputError, PrivacyError
 from blindsight.files import AnyPath, as_path, atomic_writer, folder_lock, sha256_of, storage_errors
 from blindsight.progress import Progress, silent
@@ -40,6 +43,9 @@ from blindsight.search.encrypted_query import most_of, short_embeddings
 from blindsight.search.evaluation import Ranking
 from blindsight.search.function import Floats, HashFunction
 from blindsight.search.gallery import (
+    LEARNED_FROM,
+    OF_PRIVATE,
+    OF_PUBLIC,
     ORIGIN,
     PRIVATE,
     Found,
@@ -57,7 +63,7 @@ from blindsight.search.hashers import ITQ
 from blindsight.search.index import HammingIndex, SymbolIndex
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.private import PrivateHasher
-from blindsight.search.releases import EQUAL_CONTENTS, erase_releases
+from blindsight.search.releases import erase_releases
 from blindsight.statement import PrivacyStatement, Unit
 
 _RELEASES, _LEDGER, _SHEETS = "releases", "ledger.jsonl", "sheets.json"
@@ -112,8 +118,6 @@ class BuildOptions:
                 raise InputError("a local index is taken home and needs no encrypted queries. Leave --numbers out.")
         if self.mode == "central" and not 0 < self.delta < 1:
             raise InputError(f"delta must be in (0, 1); got {self.delta}.")
-        if self.mode == "open" and (has_public or self.public_share is not None):
-            raise InputError("open mode does not use public pictures. Leave --public and --public-share out.")
         learned = self.kinds is not None or self.public_labels
         if self.mode != "local" and (learned or self.codebook != "auto"):
             raise InputError(f"{self.mode} mode has no codebook. Leave --kinds, --public-labels and --codebook out.")
@@ -192,9 +196,12 @@ def build_gallery(
         if isinstance(public, LocalHasher):
             known = public if before is None else known
         elif public is not None and before is None:
+            if not isinstance(public, Dataset):
+                _refuse_one_place(source, cast(Source, public))
             others = public if isinstance(public, Dataset) else replace(cast(Source, public), side=side).load(progress)
             known = extract(others, pipeline, cache=cache, progress=progress), _public_labels(others, options)
-            _refuse_overlap(features[rows], known[0])
+        if before is None and not isinstance(known, LocalHasher):
+            notes += _overlap(features[rows], known[0])
         progress("building the index", 0, None)
         plan = _Build(options, folder, before, numbers, features[rows], dataset.images.shape[1], secret, notes)
         central = options.mode == "central"
@@ -202,7 +209,8 @@ def build_gallery(
             versions = np.array([np.frombuffer(sha256(dataset.images[row]).digest(), dtype=np.uint8) for row in rows])
             gallery = plan.local(known, origin.missing(dataset), versions)
         else:
-            gallery = plan.central(None if isinstance(known, LocalHasher) else known[0]) if central else plan.open()
+            shown = None if isinstance(known, LocalHasher) or not len(known[0]) else known[0]
+            gallery = plan.central(shown) if central else plan.open(shown)
         gallery.save(folder)
         return gallery
 
@@ -241,7 +249,8 @@ class _Build:
             self.notes.append(
                 "Some pictures are, or were, here under several names. Each name is released, so these pictures lose "
                 f"up to {hasher.releases_.excess + hasher.releases_.most_releases} times epsilon. Your ledger counts "
-                "that; the published statement does not tell it, for which pictures are equal is private."
+                "that; the published statement does not tell it and no budget refuses it, for which pictures are equal "
+                "is private. Delete copies to lose less from now on."
             )
         return self._gallery(_as_spent(hasher.statement_, ledger, self.options.unit), learned, index)
 
@@ -272,7 +281,6 @@ class _Build:
             kept = {*self.options.settings, "numbers"}
             held = {name: value for name, value in self.before.settings.items() if name not in kept}
             return self._gallery(self.before.statement, self.before.hasher, self._codes(self.before.hasher), held)
-        public = public if public is not None and len(public) else None
         clip = _CLIPS.get(self.options.features, 1.0)
         if public is not None:
             clip = float(np.median(np.linalg.norm(public, axis=1)))
@@ -285,11 +293,12 @@ class _Build:
         made = {"clip": clip, "public start": public is not None}
         return self._gallery(spent, function, self._codes(function), made)
 
-    def open(self) -> Gallery:
-        """Index codes that hide nothing: ITQ, learned from the pictures themselves."""
-        bits = min(self.options.bits, self.features.shape[1], len(self.features) - 1)
-        function = ITQ(bits, random_state=self.options.random_state).fit(self.features).function_
-        return self._gallery(_open_statement(bits), function, self._codes(function))
+    def open(self, public: Floats | None) -> Gallery:
+        """Index codes that hide nothing: ITQ, learned from public pictures, or else from the pictures themselves."""
+        rows, source = (self.features, OF_PRIVATE) if public is None else (public, OF_PUBLIC)
+        bits = min(self.options.bits, rows.shape[1], len(rows) - 1)
+        function = ITQ(bits, random_state=self.options.random_state).fit(rows).function_
+        return self._gallery(_open_statement(bits, source), function, self._codes(function), {LEARNED_FROM: source})
 
     def _codes(self, function: HashFunction) -> HammingIndex:
         index = HammingIndex(function.bits)
@@ -464,7 +473,7 @@ def erase(folder: AnyPath, names: Sequence[str] = (), *, person: str | None = No
         )
     elif gallery.mode == "central":
         left.append("the published hash function: it was learned from these pictures too, within its epsilon and delta")
-    else:
+    elif gallery.settings.get(LEARNED_FROM) != OF_PUBLIC:
         left.append("the hash function, which was learned from these pictures too: build the index again")
     left.append("reports of `search compare` and sheets that were copied, and their features in the cache folder")
     return Erased(tuple(sorted(set(wanted))), tuple(sheets), tuple(left))
@@ -528,15 +537,30 @@ def _public_labels(dataset: Dataset, options: BuildOptions) -> NDArray[np.int64]
     return dataset.labels if options.public_labels else None
 
 
-def _refuse_overlap(private: Floats, public: Floats) -> None:
-    """Refuse to learn a public codebook, which is given away, from rows that are to be protected."""
+def _refuse_one_place(source: Source, public: Source) -> None:
+    """Refuse private pictures named as public ones too; by where they are alone, for what they show decides nothing."""
+    same = (source.name, source.path) == (public.name, public.path)
+    if source.path is not None and public.path is not None:
+        one, other = (as_path(path).resolve() for path in (source.path, public.path))
+        same = one == other or one in other.parents or other in one.parents
+    if same:
+        raise PrivacyError(
+            f"the public pictures, which are given away with the codebook, are in the same place as the private ones: "
+            f"{public.path or public.name}. Name another, or declare a part of the pictures public (public_share)."
+        )
+
+
+def _overlap(private: Floats, public: Floats) -> list[str]:
+    """Return a note to the owner if private pictures are equal to public ones; nothing else may depend on that."""
     opened = {row.tobytes() for row in public}
     shared = sum(row.tobytes() in opened for row in private)
-    if shared:
-        raise PrivacyError(
-            f"{shared} of {len(private)} private pictures are among the public ones, which are given away with the "
-            "codebook. Take them out of either side."
-        )
+    if not shared:
+        return []
+    return [
+        f"{shared} of {len(private)} private pictures are equal to public ones, from which what is given away was "
+        "learned. Whatever that shows of them is protected by no epsilon. Unless they are public anyway, give nothing "
+        "away: take them out of the public pictures and build with --relearn."
+    ]
 
 
 def _as_spent(statement: PrivacyStatement, ledger: Ledger, unit: Unit) -> PrivacyStatement:
@@ -549,7 +573,7 @@ def _as_spent(statement: PrivacyStatement, ledger: Ledger, unit: Unit) -> Privac
     return replace(statement, epsilon=spent, accountant=told)
 
 
-def _open_statement(bits: int) -> PrivacyStatement:
+def _open_statement(bits: int, source: str) -> PrivacyStatement:
     return PrivacyStatement(
         guarantee="none",
         mechanism=f"codes of {bits} bits by ITQ, without noise",
@@ -558,7 +582,7 @@ def _open_statement(bits: int) -> PrivacyStatement:
         delta=None,
         randomness="none",
         neighbours="replace",
-        who_sees={"holder of the index": "every picture's exact code, and a function learned from all pictures"},
+        who_sees={"holder of the index": f"every picture's exact code, and a function learned from {source}"},
         not_protected=("any picture: a code tells what it shows, and similar pictures are found by it",),
     )
 

@@ -199,7 +199,7 @@ class CentralHasher(HashLearner):
         made = f"a linear hash function of {self.bits} bits from a noisy mean, noisy principal directions "
         made += f"(AnalyzeGauss on unit rows) and {self.iterations} noisy rotations, with discrete Gaussian noise"
         if self.start is not None:
-            assumptions.append("the directions were learned from public data only: no private record is among them")
+            assumptions.append("the directions were learned from public data only, which protect nobody among them")
             made = f"a public linear hash function of {self.bits} bits about a mean with discrete Gaussian noise"
             if not self.released_:
                 made = f"a public linear hash function of {self.bits} bits; nothing was learned from the rows"

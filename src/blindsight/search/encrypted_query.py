@@ -39,6 +39,11 @@ rounding), so noise is at most 22 n (sum_j max |p_j| + 12 s), twice of which is 
 record changes the noise of a coefficient by at most 22 d (44 d a for embeddings), so the answer beyond the distances
 changes by n / W times that in statistical distance: 1.3e-9 for 128 bits, 7.2e-8 for 64 numbers of 4 bits.
 
+*The set-up* that an asker takes first holds the hash function, and is free. One that was learned from the pictures
+without noise would give them away (the means of two versions differ by the picture that was added): such an index is
+refused. What is given away is a function that was learned from public pictures alone, or the one that central mode
+published, within its epsilon and delta.
+
 Other plaintext weights cannot be told from honest ones: w_j = 2^j reads log2(t) bits of all codes at once. So the owner
 says how many queries are answered in all (`QueryBudget`); `statement` tells what that gives away.
 """
@@ -66,7 +71,15 @@ from blindsight.files import AnyPath, as_path, atomic_writer, file_bytes, folder
 from blindsight.rng import ByteSource, random_below, system_bytes
 from blindsight.search.codes import blocks, check_codes, check_whole, unpack
 from blindsight.search.function import HashFunction, function_from
-from blindsight.search.gallery import PRIVATE, Found, Gallery, feature_pipeline, whole_json
+from blindsight.search.gallery import (
+    LEARNED_FROM,
+    OF_PUBLIC,
+    PRIVATE,
+    Found,
+    Gallery,
+    feature_pipeline,
+    whole_json,
+)
 from blindsight.search.index import HammingIndex
 from blindsight.search.rows import check_k
 from blindsight.statement import PrivacyStatement
@@ -454,8 +467,11 @@ class QueryBudget:
             stream.write(json.dumps({"most": most, "asked": asked}).encode())
 
 
-def statement(bits: int, queries: int, most: int = 0) -> PrivacyStatement:
-    """Say what is proven of encrypted queries to codes (or numbers up to `most`), of which `queries` are answered."""
+def statement(bits: int, queries: int, most: int = 0, *, learned: str) -> PrivacyStatement:
+    """Say what is proven of encrypted queries to codes (or numbers up to `most`), of which `queries` are answered.
+
+    `learned` says what the hash function was learned from, which all who ask are given.
+    """
     told, held = told_bits(bits, most), held_bits(bits, most)
     enough, near = math.ceil(held / told), "inner product" if most else "distance"
     return PrivacyStatement(
@@ -469,8 +485,9 @@ def statement(bits: int, queries: int, most: int = 0) -> PrivacyStatement:
         who_sees={
             "operator of the search": "that a query came, from whom and when; not the picture, its code or the answer",
             "asker": f"the {near} of the query and every picture of the index",
-            "all who ask": f"at most {min(held, told * queries):.1f} of each picture's {held:.0f} bits on average, by "
-            f"{queries} queries that tell {told:.2f} bits each, whatever was sent in place of an honest query",
+            "all who ask": f"the hash function, {learned}; how many pictures there are, by random numbers; and at most "
+            f"{min(held, told * queries):.1f} of each picture's {held:.0f} bits on average, by {queries} queries that "
+            f"tell {told:.2f} bits each, whatever was sent in place of an honest query",
         },
         assumptions=(
             "ring-LWE is hard; the seeds in a query expand to uniform polynomials (Blake2xb)",
@@ -545,11 +562,15 @@ class QuerySetup:
 
 
 class QueryServer:
-    """A gallery in central or open mode that answers encrypted queries within its owner's budget."""
+    """A gallery in central or open mode that answers encrypted queries within its owner's budget.
+
+    One whose hash function was learned from its pictures without noise is refused, for askers are given the function.
+    """
 
     def __init__(self, gallery: Gallery, folder: AnyPath) -> None:
         if not isinstance(gallery.index, HammingIndex) or not isinstance(gallery.hasher, HashFunction):
             raise InputError("a local index may be taken home, where no query leaves: blindsight search pull.")
+        self._learned = _learned_from(gallery)
         self.bits, self.most = gallery.index.bits, 0 if gallery.short is None else most_of(gallery.settings["numbers"])
         self._index, self._gallery, self.budget = gallery.index, gallery, QueryBudget(folder)
 
@@ -564,11 +585,30 @@ class QueryServer:
             raise PrivacyError("the owner of this index allows no encrypted queries (blindsight search allow).")
         gallery, function = self._gallery, self._gallery.hasher
         assert isinstance(function, HashFunction)
-        said = statement(self.bits, self.budget.most, self.most)
-        return QuerySetup(gallery.features, gallery.side, function, self._index.ids, said, self.most)
+        return QuerySetup(gallery.features, gallery.side, function, self._index.ids, self.statement, self.most)
+
+    @property
+    def statement(self) -> PrivacyStatement:
+        """What is proven of as many queries as the owner allows."""
+        return statement(self.bits, self.budget.most, self.most, learned=self._learned)
 
     def answer(self, message: bytes) -> bytes:
         """Return the answer to a query; one that cannot be read costs nothing of the budget."""
         query = self._scan.read(message)
         self.budget.spend()
         return self._scan.answer(query)
+
+
+def _learned_from(gallery: Gallery) -> str:
+    """Return what the hash function was learned from, or refuse a gallery whose function must not be given away."""
+    said = gallery.statement
+    if gallery.mode == "central" and said.guarantee == "differential privacy":
+        return f"learned from the pictures under noise ({said.headline()})"
+    if gallery.mode == "open" and gallery.settings.get(LEARNED_FROM) == OF_PUBLIC:
+        return "learned from public pictures alone"
+    known = "was" if LEARNED_FROM in gallery.settings else "may have been"
+    raise PrivacyError(
+        f"all who ask this {gallery.mode} index would be given its hash function, which {known} learned from its "
+        "pictures without noise: two versions of it give a picture away. Build the index again with public pictures, "
+        "or in central mode."
+    )

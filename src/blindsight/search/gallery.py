@@ -173,6 +173,9 @@ Mode = Literal["local", "central", "open"]
 _KIND_GALLERY = "blindsight/gallery.2"
 _FILE = "gallery.npz"
 FUNCTION = "function.npz"  # what central mode publishes
+LEARNED_FROM, OF_PUBLIC, OF_PRIVATE = "learned from", "public pictures", "the pictures of the index"
+"""The setting of an open gallery that says what its hash function was learned from, and the two answers."""
+
 _OLD_ABOUT, _OLD_PARTS = "gallery.json", ("hasher.npz", "index.bin", "statement.json")  # of version 0.1
 
 

@@ -128,11 +128,12 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
         design, shipped = self._fitted(), isinstance(self.codebook_, HeadCodebook)
         learned = "learned from public features " + ("and their labels" if self.labelled_ else "without labels")
         accounted = ["exact: the largest ratio of two probabilities of the same release"]
-        assumptions = ["the codebook was learned from public data only: no private record is among them"]
+        assumptions = ["the codebook was learned from public data only"]
         not_protected = [
             "that a record exists, and how many there are",
             "that a record was edited, from anyone with two versions of the index: edited records are released again",
             "a picture that is there under several names, or comes back under another: it is released once for each",
+            "what the public data show, even of a private picture that is also among them: nothing tells that it is",
             "queries, where the asker sends them to somebody else",
         ]
         if releases > 1:

@@ -12,15 +12,15 @@ has lost is its number of releases times the mechanism's loss:
 *What is not protected*: that a record was edited (two versions of an index show it). To what it was edited is.
 
 *What may be published* is how often the record that was edited most often was released (`most_releases`). That counts
-edits of ids and is the same whatever the records hold. Which records are equal is a secret: it counts in the ledger,
-which is the owner's own, and nowhere else.
+edits of ids and is the same whatever the records hold. Which records are equal is a secret: it is recorded in the
+ledger, which is the owner's own, and decides nothing, not even whether a budget refuses a release.
 
 *The ledger.* Each release concerns one record alone, and two datasets that differ in one record differ in its releases
 only (parallel composition). So a scope has lost what its worst record has: the ledger is charged the loss of one
 release whenever the largest number of releases of any id rises by one, and nothing for all others that follow. Of a
-content that is there under several ids, or came back under another one, more was lost: that is charged under a purpose
-of its own (`EQUAL_CONTENTS`). A picture that changes its content and its id is a new record here; that there are none
-such is the caller's word. Several stores add up under one scope.
+content that is there under several ids, or came back under another one, more was lost: that is recorded under a purpose
+of its own (`EQUAL_CONTENTS`) beside the budget, which is that of an id. A picture that changes its content and its id
+is a new record here; that there are none such is the caller's word. Several stores add up under one scope.
 
 *The order.* The codes are drawn and held back; the ledger records the spend; the file is replaced as a whole; only then
 are codes returned. A killed process has shown nobody anything, and at worst has paid for nothing. A spend that the
@@ -35,7 +35,6 @@ of their records only another symbol can be told for an edit until they are rele
 """
 
 import hmac
-import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -48,7 +47,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.dp.accounting import BoundedLoss
-from blindsight.dp.ledger import Ledger
+from blindsight.dp.ledger import EQUAL_CONTENTS, Ledger
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.files import AnyPath, as_path, exclusive_lock, read_arrays, write_arrays
 from blindsight.rng import ByteSource, system_bytes
@@ -56,9 +55,6 @@ from blindsight.search.function import Floats
 from blindsight.search.rows import IdArray, Ids, check_ids, check_unique, kind_of
 from blindsight.statement import Unit
 from blindsight.validation import check_features
-
-EQUAL_CONTENTS = "releases of equal contents under several ids"
-"""The purpose of spends that depend on which records are equal; nothing that is published may count them."""
 
 _KIND, _OLD_KIND = "blindsight/releases.2", "blindsight/releases.1"
 _ROWS = ("ids", "digests", "counts", "kept", "old", "codes")
@@ -274,14 +270,8 @@ class Releases:
         paid, equal = _recorded(self._ledger, self._scope, self._unit, mechanism, loss)
         paid, equal = min(book.most, paid), min(book.excess, equal)
         more, doubled = max(0, after.most - paid), max(0, after.excess - equal)
-        purpose, parts = f"releases {paid + 1} to {after.most} of the records released most often", [more, doubled]
-        if (
-            more
-            and doubled
-            and (more + doubled) * loss.count * loss.epsilon > _left(self._ledger, self._scope, self._unit)
-        ):
-            parts = [more + doubled, 0]  # refused as a whole
-        for number, why in zip(parts, (purpose, EQUAL_CONTENTS), strict=True):
+        purpose = f"releases {paid + 1} to {after.most} of the records released most often"
+        for number, why in ((more, purpose), (doubled, EQUAL_CONTENTS)):  # first what a budget may refuse
             if number:
                 self._ledger.spend(
                     replace(loss, count=loss.count * number),
@@ -344,13 +334,6 @@ def _read_store(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     except CorruptFileError:
         document, arrays = read_arrays(path, _OLD_KIND)
         return document, arrays | {"old": np.ones(len(arrays["ids"]), dtype=np.bool_)}
-
-
-def _left(ledger: Ledger, scope: str, unit: Unit) -> float:
-    try:
-        return ledger.remaining(scope, unit)
-    except UnknownNameError:
-        return math.inf
 
 
 def _recorded(ledger: Ledger, scope: str, unit: Unit, mechanism: str, loss: BoundedLoss) -> tuple[int, int]:

@@ -375,7 +375,8 @@ def noised(
             f"most d = {plan.drop_outs} drop out of a round and at most c = {plan.colluders} tell theirs to {teller}",
             f"members refuse to unmask (the key generator, to decrypt) fewer than n - d = "
             f"{plan.members - plan.drop_outs} contributions, and each round is opened once",
-            "the number of records is public; a unit that is left out has zero in its place",
+            "the number of records, and the type and shape of arrays that hold them, are public; a unit that is left "
+            "out has zero in its place",
             *said.assumptions,
         ),
     )

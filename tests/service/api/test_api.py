@@ -318,13 +318,16 @@ def local_index(service, tmp_path):
     library = service.gateway.settings.folder / "indexes"
     build_gallery(source, BuildOptions("local", 8.0, 1e-6, 16, "thumbnail", public_share=0.5), library / "noisy")
     build_gallery(source, BuildOptions("open", None, 1e-6, 16, "thumbnail"), library / "plain")
+    shared = BuildOptions("open", None, 1e-6, 16, "thumbnail", public_share=0.5)
+    build_gallery(source, shared, library / "asked")
     return pictures
 
 
 def test_an_index_answers_with_numbers_only(service, local_index):
     stream = io.BytesIO()
     Image.fromarray(local_index[0]).save(stream, "PNG")
-    assert {index.name: index.mode for index in service.as_("weather").indexes()} == {"noisy": "local", "plain": "open"}
+    modes = {"noisy": "local", "plain": "open", "asked": "open"}
+    assert {index.name: index.mode for index in service.as_("weather").indexes()} == modes
     answer = service.call("weather", "POST", "/v1/indexes/noisy/query?k=3", content=stream.getvalue())
     assert answer.status_code == 200
     assert [sorted(hit) for hit in answer.json()["hits"]] == [["nearness", "number"]] * 3
@@ -332,7 +335,8 @@ def test_an_index_answers_with_numbers_only(service, local_index):
         assert service.call(caller, "POST", "/v1/indexes/plain/query", content=stream.getvalue()).status_code == status
     assert service.call("ann", "POST", "/v1/indexes/noisy/query", content=b"no picture").status_code == 422
     assert service.call("ann", "POST", "/v1/indexes/noisy/query?k=0", content=stream.getvalue()).status_code == 422
-    assert set(service.as_("weather").statements()) == {"pictures of people", "index noisy", "index plain"}
+    indexes = {"index noisy", "index plain", "index asked"}
+    assert set(service.as_("weather").statements()) == {"pictures of people", *indexes}
 
 
 def test_a_local_index_is_taken_home_and_no_other(service, local_index, tmp_path):
@@ -348,18 +352,22 @@ def test_a_local_index_is_taken_home_and_no_other(service, local_index, tmp_path
 
 
 def test_an_open_index_is_asked_under_encryption_within_its_budget(service, local_index):
-    address = "/v1/indexes/plain/encrypted"
+    address = "/v1/indexes/asked/encrypted"
     asker = service.as_("weather")
     assert service.call("weather", "GET", address).status_code == 403  # the owner allowed none
-    folder = service.gateway.settings.folder / "indexes" / "plain"
+    folder = service.gateway.settings.folder / "indexes" / "asked"
     QueryBudget(folder).allow(1)
-    setup = QuerySetup.from_bytes(asker.query_setup("plain"))
+    setup = QuerySetup.from_bytes(asker.query_setup("asked"))
     query = setup.encrypt(local_index[7])
     assert service.call("weather", "POST", address, content=query.message[:-1]).status_code == 400
-    found = setup.nearest(query, asker.ask_encrypted("plain", query.message), 3)
+    found = setup.nearest(query, asker.ask_encrypted("asked", query.message), 3)
     assert found == Gallery.load(folder).search(local_index[7:8], 3)[0]
     assert service.call("ann", "POST", address, content=query.message).status_code == 403  # spent
     assert service.call("ann", "GET", "/v1/indexes/noisy/encrypted").status_code == 422  # may be taken home
+    QueryBudget(folder.parent / "plain").allow(1)
+    for method, sent in (("GET", {}), ("POST", {"content": query.message})):  # a function learned from the pictures
+        refused = service.call("ann", method, "/v1/indexes/plain/encrypted", **sent)
+        assert (refused.status_code, "public pictures" in refused.text) == (403, True)
 
 
 def test_runs_are_shown_without_paths_or_models(service):
