@@ -658,9 +658,9 @@ class Client:
             raise MessageError(f"the service's log does not continue {since}: it was cut or rewritten.")
         return head
 
-    def witness_head(self, head: Mapping[str, Any], proof: Sequence[str]) -> None:
-        """Have this service remember the head of another one's log."""
-        self._send("POST", "/witness", {"head": dict(head), "proof": list(proof)})
+    def witness_head(self, head: Mapping[str, Any], proof: Sequence[str]) -> Mapping[str, Any]:
+        """Have this service remember the head of another one's log; return the newest that it remembers."""
+        return dict(self._send("POST", "/witness", {"head": dict(head), "proof": list(proof)}))
 
     def witnessed_head(self, key: str) -> Mapping[str, Any] | None:
         """Return the newest head that this service remembers of the log with this key."""

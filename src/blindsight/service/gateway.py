@@ -236,7 +236,10 @@ class Gateway:
             self._held = None
 
     def check_ready(self) -> None:
-        """Refuse where the service could not do what it is asked: no database, no room on the disk, no worker."""
+        """Refuse where the service could not do what it is asked: no database, a log that lacks what was seen of it, no
+        room on the disk, no worker.
+        """
+        self.audit.head()
         self.jobs.waiting("")
         with self.principals.database.session():  # somebody can write
             pass
@@ -724,7 +727,12 @@ class Gateway:
             if len(self._noted) > _NOTED:
                 self._noted.pop(next(iter(self._noted)))
         if fresh:
-            self.audit.append(actor, action, {**details, **({"before": count} if count else {})})
+            try:
+                self.audit.append(actor, action, {**details, **({"before": count} if count else {})})
+            except BaseException:
+                with self._noting:
+                    self._noted.pop(key, None)  # the next of its kind is to be logged, or refused likewise
+                raise
 
     def _asked(self, app: Principal) -> None:
         """Refuse an app that never said what it asks for; who did once has done so for ever."""
