@@ -1,14 +1,18 @@
 """Files appear whole or not at all, and failures read like sentences."""
 
 import errno
+import fcntl
 import io
 import os
 import stat
 import struct
+import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import run
 from sys import executable
+from threading import Event
 
 import numpy as np
 import pytest
@@ -22,6 +26,7 @@ from blindsight.files import (
     atomic_writer,
     cache_folder,
     exclusive_lock,
+    file_lock,
     pack_arrays,
     read_arrays,
     sha256_of,
@@ -97,6 +102,61 @@ def test_lock_keeps_other_processes_out(tmp_path):
     with exclusive_lock(tmp_path / "lock"):
         assert b"BlockingIOError" in run([executable, "-c", attempt], capture_output=True, check=False).stderr
     assert run([executable, "-c", attempt], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link, None], ids=["symbolic link", "hard link", "the same name"])
+def test_a_file_is_locked_under_all_its_names(tmp_path, link):
+    path = other = tmp_path / "state"
+    path.write_text("")
+    if link is not None:
+        other = tmp_path / "other"
+        link(path, other)
+    attempt = f"import fcntl; fcntl.flock(open({str(path)!r}, 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    with file_lock(other) as real:
+        assert real == (other if link is os.link else path)
+        assert b"BlockingIOError" in run([executable, "-c", attempt], capture_output=True, check=False).stderr
+    assert run([executable, "-c", attempt], check=False).returncode == 0
+
+
+def test_who_waits_for_a_file_that_is_replaced_locks_the_new_one(tmp_path):
+    path = tmp_path / "state"
+    path.write_text("old")
+    holder, waiter, seen = os.open(path, os.O_RDWR), Event(), []
+    fcntl.flock(holder, fcntl.LOCK_EX)
+
+    def wait():
+        waiter.set()
+        with file_lock(path), path.open("r+") as stream:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            seen.append(stream.read())
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(wait)
+        waiter.wait(60)
+        time.sleep(0.2)  # it waits for the old file by now, or will find the new one at once
+        write_new = tmp_path / "new"
+        write_new.write_text("new")
+        write_new.replace(path)
+        os.close(holder)
+        waiting.result(60)
+    assert seen == ["new"]
+
+
+def test_a_file_that_is_replaced_has_one_hard_link(tmp_path):
+    path, other, link = tmp_path / "state", tmp_path / "other", tmp_path / "link"
+    path.write_text("")
+    link.symlink_to(path)
+    for name in (path, link):
+        with file_lock(name, replaced=True) as real:
+            assert real == path
+    os.link(path, other)
+    for name in (path, link, other):
+        with pytest.raises(StorageError, match=f"{name}.* 2 hard links"), file_lock(name, replaced=True):
+            pass
+    other.unlink()
+    with file_lock(path, replaced=True):
+        pass
 
 
 def test_checksum_agrees_with_the_standard_example(tmp_path):

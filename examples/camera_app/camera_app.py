@@ -30,8 +30,8 @@ def main(
         ann.set_retention(frames=100)
         device, camera_token = ann.add_device("front door", days=365)
 
-        # The camera pushes photos (JPEG, HEIC, ...); its token can do nothing else.
-        with Client(url, camera_token) as camera:
+        # The camera pushes photos (JPEG, HEIC, ...), to be sealed for Ann's key; its token can do nothing else.
+        with Client(url, camera_token, owner_key=ann_identity.public_key) as camera:
             for result in camera.add_frames({Path(name).name: Path(name).read_bytes() for name in photos}):
                 print(f"camera: {result.name}: {result.error or 'taken in'}")
 

@@ -288,6 +288,11 @@ class Identity:
     token: str = field(repr=False)
     key: str | None = field(default=None, repr=False)
 
+    @property
+    def public_key(self) -> str | None:
+        """The public key that belongs to an owner's private one, in hexadecimal: no secret."""
+        return None if self.key is None else ExchangeKey(_bytes(self.key)).public.hex()
+
     def save(self, path: AnyPath) -> None:
         """Write it to a file that only its owner can read; one that is there is not overwritten."""
         path = as_path(path)
@@ -325,7 +330,8 @@ def enrol(url: str, code: str, *, verify: "ssl.SSLContext | bool" = True, timeou
 
 class Client:
     """One principal's view of a service. `verify` is a TLS context for certificates of your own. An owner's `key` (of
-    their `Identity`, in hexadecimal) opens their pictures and the keys of their epochs.
+    their `Identity`, in hexadecimal) opens their pictures and the keys of their epochs. A camera does not have it, but
+    may be given the public `owner_key` (`Identity.public_key`): its pictures are sealed for that or refused.
     """
 
     def __init__(
@@ -334,6 +340,7 @@ class Client:
         token: str,
         *,
         key: str | None = None,
+        owner_key: str | None = None,
         verify: "ssl.SSLContext | bool" = True,
         timeout: float = 30.0,
     ) -> None:
@@ -353,6 +360,7 @@ class Client:
         self._me: Principal | None = None
         self._log_key: str | None = None
         self._own_key = None if key is None else ExchangeKey(_bytes(key))
+        self._owner_key = None if owner_key is None else _bytes(owner_key).hex()
 
     @classmethod
     def of(cls, identity: Identity, *, verify: "ssl.SSLContext | bool" = True, timeout: float = 30.0) -> Self:
@@ -431,16 +439,26 @@ class Client:
         return self._me
 
     def add_frame(self, picture: bytes) -> str:
-        """Send a picture's file; return its id."""
-        if self._own_key is not None and self.me.public_key != self._own_key.public.hex():
-            raise MessageError("the service would seal this picture for another key than yours. Nothing was sent.")
-        return str(self._send("POST", f"{self._person()}/frames", picture)["frame"])
+        """Send a picture's file, to be sealed for this owner's key; return its id."""
+        return str(self._send("POST", f"{self._person()}/frames{self._expected()}", picture)["frame"])
 
     def add_frames(self, pictures: Mapping[str, bytes]) -> tuple[FrameResult, ...]:
-        """Send several pictures, by their file names; each has its own result."""
+        """Send several pictures, by their file names, sealed as `add_frame` does; each has its own result."""
         files = [("pictures", (name, content)) for name, content in pictures.items()]
-        sent = self._ask("POST", f"{self._person()}/frames/batch", files=files).json()
+        sent = self._ask("POST", f"{self._person()}/frames/batch{self._expected()}", files=files).json()
         return _each(FrameResult, sent["results"])
+
+    def _expected(self) -> str:
+        """Return the keys for which the service must seal a picture, or refuse it. They are asked for and checked each
+        time, since who writes to its database could exchange them.
+        """
+        if self._own_key is None:
+            return "" if self._owner_key is None else f"?owner_key={self._owner_key}"
+        present = [epoch for epoch in _each(Epoch, self._get(f"{self._person()}/keys")["epochs"]) if not epoch.ended]
+        if [epoch.owner_key for epoch in present] != [self._own_key.public.hex()]:
+            raise MessageError("the service would seal this picture for another key than yours. Nothing was sent.")
+        self._opened(present[0])
+        return f"?owner_key={present[0].owner_key}&epoch_key={present[0].public_key}"
 
     def add_device(self, name: str, *, days: int | None = None) -> tuple[Device, str]:
         """Add a camera, which can bring frames and do nothing else; its token is shown this once."""
@@ -493,11 +511,15 @@ class Client:
         for epoch in _each(Epoch, self._get(f"{self._person()}/keys")["epochs"]):
             if epoch.owner_key != self._secret.public.hex():
                 continue
-            opened = self._secret.open(_bytes(epoch.sealed), context=b"blindsight/epoch.1 " + epoch.id.encode())
-            if ExchangeKey(opened).public.hex() != epoch.public_key:
-                raise MessageError("the service seals features for another key than it says. Hand over nothing.")
-            keys[epoch.id] = opened.hex()
+            keys[epoch.id] = self._opened(epoch).hex()
         return keys
+
+    def _opened(self, epoch: Epoch) -> bytes:
+        """Return the secret of an epoch of this owner, which must be that of the key that features are sealed for."""
+        opened = self._secret.open(_bytes(epoch.sealed), context=b"blindsight/epoch.1 " + epoch.id.encode())
+        if ExchangeKey(opened).public.hex() != epoch.public_key:
+            raise MessageError("the service seals features for another key than it says. Nothing was sent.")
+        return opened
 
     def hand_over_keys(self) -> None:
         """Hand over the keys of this person's epochs again, after the service's machine lost them."""
@@ -658,9 +680,9 @@ class Client:
             raise MessageError(f"the service's log does not continue {since}: it was cut or rewritten.")
         return head
 
-    def witness_head(self, head: Mapping[str, Any], proof: Sequence[str]) -> None:
-        """Have this service remember the head of another one's log."""
-        self._send("POST", "/witness", {"head": dict(head), "proof": list(proof)})
+    def witness_head(self, head: Mapping[str, Any], proof: Sequence[str]) -> Mapping[str, Any]:
+        """Have this service remember the head of another one's log; return the newest that it remembers."""
+        return dict(self._send("POST", "/witness", {"head": dict(head), "proof": list(proof)}))
 
     def witnessed_head(self, key: str) -> Mapping[str, Any] | None:
         """Return the newest head that this service remembers of the log with this key."""

@@ -21,7 +21,7 @@ import tempfile
 import weakref
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -133,6 +133,41 @@ def exclusive_lock(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def file_lock(path: Path, *, replaced: bool = False) -> Iterator[Path]:
+    """Hold an advisory lock on a file of state, there or not, whichever links name it; yield its one real path.
+
+    Symbolic links are followed, and hard links are one file, which is locked itself. If it is `replaced` as a whole,
+    hard links would become files of their own: `only_link` refuses them. Otherwise as `exclusive_lock`.
+    """
+    real = Path(os.path.realpath(path))
+    with exclusive_lock(real.with_name(real.name + ".lock")), ExitStack() as held:  # the name, to make or replace it
+        if replaced:
+            only_link(path)
+        while real.exists():
+            with storage_errors("lock", path):
+                descriptor = os.open(real, os.O_RDWR)
+                held.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if os.path.samestat(os.fstat(descriptor), real.stat()):
+                    break
+            held.pop_all().close()  # replaced meanwhile, by what takes no lock
+        yield real
+
+
+def only_link(path: Path) -> Path:
+    """Return the real path of a file that is replaced as a whole, symbolic links followed; hard links are refused."""
+    real = Path(os.path.realpath(path))
+    with storage_errors("use", path):
+        links = real.stat().st_nlink if real.is_file() else 1
+    if links > 1:
+        raise StorageError(
+            f"{path} is one of {links} hard links to a file, and saving would make two files of it. Copy it, remove "
+            "the links, and give the copy the name."
+        )
+    return real
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """The ledger adds up what may be added, refuses the rest, and forgets nothing: after a crash, in company."""
 
 import math
+import os
 from datetime import UTC, datetime
-from subprocess import PIPE, Popen
+from subprocess import PIPE, Popen, run
 from sys import executable
 from threading import Thread
 
@@ -307,12 +308,32 @@ except BudgetExceededError:
 """
 
 
-def test_processes_cannot_overspend_together(tmp_path):
+def other_name(path, kind):
+    """The same file under another name."""
+    other = path.parent / "elsewhere" / "another"
+    other.parent.mkdir()
+    if kind == "symbolic link":
+        other.symlink_to(path)
+    elif kind == "hard link":
+        os.link(path, other)
+    elif kind == "linked folder":
+        other = other.with_name("folder") / path.name
+        other.parent.symlink_to(path.parent, target_is_directory=True)
+    else:
+        return path
+    return other
+
+
+NAMES = ["the same name", "symbolic link", "hard link", "linked folder"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_processes_cannot_overspend_together(tmp_path, name):
     path = tmp_path / "ledger"
     limited(0.3, path=path)
     processes = [
-        Popen([executable, "-c", SPENDER, str(path), f"process {n}"], stdin=PIPE, stdout=PIPE, text=True)
-        for n in range(2)
+        Popen([executable, "-c", SPENDER, str(one), f"process {n}"], stdin=PIPE, stdout=PIPE, text=True)
+        for n, one in enumerate((path, other_name(path, name)))
     ]
     for process in processes:
         assert process.stdout.readline() == "ready\n"
@@ -324,6 +345,30 @@ def test_processes_cannot_overspend_together(tmp_path):
     ledger = Ledger(path)
     assert len(ledger.spends("photos", "person")) == 30
     assert ledger.spent("photos", "person", delta=0).epsilon == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_ledger_under_two_names_is_one(tmp_path, name):
+    path = tmp_path / "ledger"
+    first = limited(1.0, path=path)
+    second = Ledger(other_name(path, name))
+    second.spend(LaplaceLoss(0.4), **PERSON, **WHY)
+    attempt = f"import fcntl; fcntl.flock(open({str(path)!r}, 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    with second._current():  # nobody else reads or appends, by either name
+        assert b"BlockingIOError" in run([executable, "-c", attempt], capture_output=True, check=False).stderr
+    first.spend(LaplaceLoss(0.6), **PERSON, **WHY)
+    for ledger in (first, second):
+        with pytest.raises(BudgetExceededError):
+            ledger.spend(LaplaceLoss(0.1), **PERSON, **WHY)
+
+
+def test_a_link_to_a_ledger_that_is_not_there_yet_stays_a_link(tmp_path):
+    link, path = tmp_path / "link", tmp_path / "ledger"
+    link.symlink_to(path)
+    limited(1.0, path=link).spend(LaplaceLoss(0.9), **PERSON, **WHY)
+    assert link.is_symlink()
+    with pytest.raises(BudgetExceededError):
+        Ledger(path).spend(LaplaceLoss(0.9), **PERSON, **WHY)
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])

@@ -6,6 +6,8 @@ import stat
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import PIPE, Popen, run
+from sys import executable
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from blindsight.files import write_arrays
 from blindsight.rng import system_bytes
 from blindsight.search.hashers import LSH
 from blindsight.search.published import PHashing
-from blindsight.search.releases import Releases, digests_of
+from blindsight.search.releases import Releases, digests_of, erase_releases
 
 SCOPE = "album"
 
@@ -163,6 +165,75 @@ def test_releases_survive_a_restart_and_two_stores_on_one_file_see_each_other(tm
     mechanism = Coins()
     np.testing.assert_array_equal(Releases(tmp_path / "deep" / "r.npz", mechanism).release([1], rows(1)), first[:1])
     assert not mechanism.drawn
+
+
+RELEASER = """
+import sys
+import numpy as np
+from blindsight.dp.accounting import BoundedLoss
+from blindsight.search.releases import Releases
+class Coins:
+    loss, digest = BoundedLoss(1.0), "coins"
+    def release(self, X, *, source):
+        return np.frombuffer(source(16 * len(X)), dtype=np.uint8).reshape(len(X), 16)
+store = Releases(sys.argv[1], Coins())
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(int(sys.argv[2]), 20):
+    print(store.release([number], np.array([[number]], dtype=np.float32)).tobytes().hex())
+"""
+
+
+@pytest.mark.parametrize("linked", ["file", "file that is not there yet", "folder"])
+def test_processes_that_name_a_store_through_a_link_draw_once(tmp_path, linked):
+    path, link = tmp_path / "home" / "r.npz", tmp_path / "link"
+    path.parent.mkdir()
+    other = link / path.name if linked == "folder" else link
+    link.symlink_to(path.parent if linked == "folder" else path)
+    if linked == "file":
+        run([executable, "-c", RELEASER, str(path), "19"], input="go", text=True, capture_output=True, check=True)
+    processes = [
+        Popen([executable, "-c", RELEASER, str(one), "0"], stdin=PIPE, stdout=PIPE, text=True) for one in (path, other)
+    ]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:  # all are loaded: let them race
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    drawn = [process.communicate(timeout=120)[0].split() for process in processes]
+    assert len(drawn[0]) == 20
+    assert drawn[0] == drawn[1]
+    assert link.is_symlink()
+
+
+def test_a_store_with_two_hard_links_is_refused_whichever_was_opened_first(tmp_path):
+    path, other = tmp_path / "r.npz", tmp_path / "other.npz"
+    ledger = Ledger()
+    store = Releases(path, Coins(), ledger=ledger, scope=SCOPE)
+    kept = store.release([1], rows(1))
+    os.link(path, other)
+    for attempt in (
+        lambda: Releases(path, Coins(), ledger=ledger, scope=SCOPE),
+        lambda: Releases(other, Coins(), ledger=ledger, scope=SCOPE),
+        lambda: store.release([2], rows(2)),
+        lambda: store.delete([1]),
+        lambda: erase_releases(other, [1]),
+    ):
+        with pytest.raises(StorageError, match="2 hard links"):
+            attempt()
+    assert spent(ledger) == 1
+    other.unlink()
+    np.testing.assert_array_equal(store.release([1], rows(1)), kept)
+
+
+def test_releases_erased_through_a_link_are_gone_from_the_store(tmp_path):
+    path, link = tmp_path / "r.npz", tmp_path / "link.npz"
+    store = Releases(path, Coins())
+    store.release([1, 2], rows(1, 2))
+    link.symlink_to(path)
+    erase_releases(link, [1])
+    assert link.is_symlink()
+    assert store.ids.tolist() == [2]
 
 
 def test_a_deleted_record_is_gone_but_stays_counted(path):

@@ -1,5 +1,7 @@
 """A participant that is killed at any moment and loaded again goes on as if nothing had happened."""
 
+import os
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -213,6 +215,22 @@ def test_only_the_owner_may_read_it(tmp_path, ann, trainer):
     path.chmod(0o640)
     with pytest.raises(StorageError, match="chmod 600"):
         Participant.load(path, trainer=trainer, sharing=ann.sharing)
+
+
+def test_a_link_is_no_second_participant(tmp_path, ann, trainer):
+    path, link = tmp_path / "home" / "ann", tmp_path / "link"
+    link.symlink_to(path)
+    with pytest.raises(StorageError, match="another process"):
+        Participant.load(link, trainer=trainer, sharing=ann.sharing)
+    ann.close()
+    with closing(Participant.load(link, trainer=trainer, sharing=ann.sharing)) as again:
+        again.withdraw()
+    assert link.is_symlink()
+    link.unlink()
+    os.link(path, link)
+    for name in (path, link):
+        with pytest.raises(StorageError, match="2 hard links"):
+            Participant.load(name, trainer=trainer, sharing=ann.sharing)
 
 
 def test_one_process_at_a_time_and_nothing_is_overwritten(tmp_path, ann, trainer):

@@ -69,6 +69,32 @@ def test_a_budget_is_not_spent_twice_by_cutting_the_log(spent, tmp_path):
         open_service(folder)
 
 
+def test_a_budget_is_not_spent_twice_by_cutting_the_log_of_a_running_service(spent, tmp_path):
+    folder, place = copied(spent[1], tmp_path / "service"), tmp_path / "elsewhere"
+    gateway = open_service(folder, witnesses=(str(place),))
+    gateway.start()
+    gateway.check_ready()
+    app = Cast.again(gateway).apps["X"]
+    gateway.release(app, "Ann", latest=1)
+    head = gateway.audit.head()
+    cut(folder, 1)
+    for number in range(4):  # what is no decision of the platform
+        with pytest.raises(CorruptFileError, match=f"saw {head.size} "):
+            gateway.note("stranger", "refuse login", address=f"192.0.2.{number}")
+    for _ in range(2):
+        with pytest.raises(CorruptFileError):
+            gateway.note("operator", "read", path="/v1/log")  # nor is it left out the second time
+    with pytest.raises(CorruptFileError):
+        gateway.release(app, "Ann", latest=1)
+    with pytest.raises(CorruptFileError):
+        gateway.check_ready()
+    gateway.close()
+    assert HeadFile(place).last(head.key) == head
+    for witnesses in ((), (str(place),)):
+        with pytest.raises(CorruptFileError, match=f"saw {head.size} "):
+            open_service(folder, witnesses=witnesses)
+
+
 def test_an_old_folder_put_back_is_refused_by_a_witness_elsewhere(spent, tmp_path):
     place = str(tmp_path / "elsewhere" / "head")
     folder = copied(spent[0], tmp_path / "service")

@@ -7,20 +7,31 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import select, text
+from sqlalchemy import event, select, text
 from sqlalchemy.exc import DBAPIError
 
-from blindsight.crypto.merkle import EMPTY
-from blindsight.errors import CorruptFileError, InputError, StorageError
-from blindsight.service.log import AuditLog, LogCheck, verify_export
+from blindsight.crypto.merkle import EMPTY, TreeHead
+from blindsight.crypto.signing import SigningKey
+from blindsight.errors import (
+    BlindsightError,
+    CorruptFileError,
+    InputError,
+    MessageError,
+    StorageError,
+    UnknownNameError,
+)
+from blindsight.service.log import AuditLog, Draft, LogCheck, open_log, verify_export
 from blindsight.service.principals import Principals
 from blindsight.service.store import log as table
 from blindsight.service.store import open_database
+from blindsight.service.witnesses import HeadFile, HeadService, remember_head, remembered_head
 
 NONE = EMPTY.hex()
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -159,14 +170,198 @@ def test_entries_cut_off_are_found_by_a_noted_head(log, database):
     noted = str(log.head())
     unguard(database)
     execute(database, "DELETE FROM log WHERE position > 3")
-    assert log.verify().ok  # the tree alone cannot tell
-    check = log.verify(known_heads=[noted])
+    other = AuditLog(database, clock=lambda: NOON)
+    assert other.verify().ok  # the tree alone cannot tell
+    check = other.verify(known_heads=[noted])
     assert (check.ok, check.entries, check.broken_at) == (False, 3, 4)
-    log.append("app-4", "release")  # nor does growing again hide it
-    log.append("app-5", "release")
-    assert not log.verify(known_heads=[noted]).ok
+    other.append("app-4", "release")  # nor does growing again hide it
+    other.append("app-5", "release")
+    assert not other.verify(known_heads=[noted]).ok
     execute(database, "DELETE FROM log")
-    assert not log.verify(known_heads=[noted]).ok
+    assert not AuditLog(database).verify(known_heads=[noted]).ok
+
+
+# --- a log that is cut or rewritten while it is in use ---
+
+
+def stored(database):
+    with database.reading() as session:
+        return [row._asdict() for row in session.execute(select(table).order_by(table.c.position))]
+
+
+@pytest.fixture
+def processes(database_url, tmp_path):
+    """What opens the log and its database as one more process of the service does, with a witness elsewhere."""
+    with ExitStack() as stack:
+
+        def opened():
+            database = open_database(database_url)
+            stack.callback(database.close)
+            return open_log(tmp_path / "service", database, [HeadFile(tmp_path / "elsewhere")]), database
+
+        yield opened
+
+
+def rewrite(url, rows, size):
+    """Cut the log to its first `rows` entries, and let it grow to `size` with others whose hashes are right."""
+    database = open_database(url)
+    unguard(database)
+    execute(database, f"DELETE FROM log WHERE position > {rows}")
+    forger = AuditLog(database, clock=lambda: NOON)
+    for number in range(rows, size):
+        forger.append("app-9", "something else", {"number": number})
+    rows = stored(database)
+    database.close()
+    return rows
+
+
+@pytest.mark.parametrize("size", [3, 6, 7], ids=["cut", "rewritten to its size", "rewritten and longer"])
+def test_a_log_cut_or_rewritten_in_use_is_not_continued(processes, database_url, tmp_path, size):
+    log, database = processes()
+    fill(log, 6)
+    head, rows = log.head(), stored(database)
+    there = rewrite(database_url, 3, size)
+    for _ in range(2):
+        with pytest.raises(CorruptFileError, match="this process saw 6 "):
+            log.append("stranger", "refuse login")
+    with pytest.raises(CorruptFileError):
+        log.head()
+    with pytest.raises(CorruptFileError):
+        log.consistency(1, 3)
+    check = log.verify()
+    assert (check.ok, check.broken_at) == (False, size + 1)
+    with pytest.raises(CorruptFileError):
+        log.export(io.StringIO())
+    assert stored(database) == there  # nothing was built on it
+    for path in (tmp_path / "service" / "log.head", tmp_path / "elsewhere"):
+        assert HeadFile(path).last(log.key) == head
+    with pytest.raises(CorruptFileError, match=r"log\.head saw 6 "):
+        processes()[0].check_witnesses()
+    with database.session() as session:  # the true entries put back
+        session.execute(table.delete())
+        session.execute(table.insert(), rows)
+    assert log.append("app-7", "release").position == 7
+
+
+@pytest.mark.parametrize("key", [None, SigningKey.generate()], ids=["unsigned", "signed with another key"])
+def test_who_cuts_the_log_cannot_pretend_a_restore(processes, database_url, key):
+    log, _ = processes()
+    fill(log, 6)
+    head = log.head()
+    rewrite(database_url, 3, 3)
+    with closing(open_database(database_url)) as other:
+        forger = AuditLog(other, key=key)
+        if key is None:
+            forger.append("machine", "restore", {"given_up": [str(head)]})
+        else:
+            forger.add_restore([str(head)], {})
+        assert key is None or forger.gave_up(head)
+    with pytest.raises(CorruptFileError, match="this process saw 6 "):
+        log.append("app-1", "release")
+    with pytest.raises(CorruptFileError, match=r"log\.head saw 6 "):
+        processes()[0].check_witnesses()
+
+
+@pytest.mark.parametrize("known", ["service/log.head", "elsewhere"])
+@pytest.mark.parametrize("size", [3, 5, 7])
+def test_what_another_process_wrote_and_lost_is_missed_by_the_others(processes, database_url, tmp_path, known, size):
+    first, database = processes()
+    fill(first, 3)
+    old = (tmp_path / "elsewhere").read_bytes()
+    second, _ = processes()
+    fill(second, 2)
+    head, there = second.head(), rewrite(database_url, 3, size)
+    for name in {"service/log.head", "elsewhere"} - {known}:
+        (tmp_path / name).write_bytes(old)
+    with pytest.raises(CorruptFileError, match=f"{known} saw 5 "):
+        first.append("app-4", "release")
+    assert stored(database) == there
+    assert HeadFile(tmp_path / known).last(first.key) == head
+
+
+def test_processes_that_write_in_turn_follow_each_other(processes):
+    logs = [processes()[0] for _ in range(2)]
+    for number in range(12):
+        log = logs[number % 3 == 0]
+        log.append("app-1", "release", {"number": number})
+        assert log.problems == {}
+    assert len({str(log.head()) for log in logs}) == 1
+    assert logs[0].verify().ok
+
+
+def test_a_transaction_reads_no_more_of_a_long_log_than_of_a_short_one(processes):
+    (log, database), statements, costs = processes(), [], []
+    event.listen(database.engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+    for _ in range(70):
+        statements.clear()
+        log.append("app-1", "release")
+        costs.append(len(statements))
+    assert set(costs[1:]) == {costs[1]}
+
+
+def test_a_file_keeps_its_head_from_one_that_does_not_continue_it(sqlite_database, tmp_path):
+    log = AuditLog(sqlite_database, witnesses=[HeadFile(tmp_path / "elsewhere")])
+    fill(log, 4)
+    known, path = log.head(), tmp_path / "elsewhere"
+    other = open_database(f"sqlite:///{tmp_path / 'other.db'}")
+    for entries, key in ((7, log._key), (2, log._key), (7, SigningKey.generate())):  # longer, shorter, another log's
+        execute(other, "DROP TRIGGER IF EXISTS log_keeps_rows", "DELETE FROM log")
+        forged = AuditLog(other, key=key)
+        fill(forged, entries)
+        with pytest.raises(CorruptFileError, match=str(known)):
+            HeadFile(path).note(forged.head(), forged)
+        assert HeadFile(path).last(log.key) == known
+    other.close()
+
+
+class Far:
+    """What the other service answers, in place of its client."""
+
+    def __init__(self, database):
+        self._database = database
+
+    def witness_head(self, head, proof):
+        return asdict(remember_head(self._database, TreeHead.from_dict(dict(head)), proof))
+
+    def witnessed_head(self, key):
+        try:
+            return asdict(remembered_head(self._database, key))
+        except UnknownNameError:
+            return None
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("entries", [3, 5, 8], ids=["shorter", "as long", "longer"])
+def test_a_service_that_knows_another_history_has_not_taken_a_head(sqlite_database, tmp_path, entries):
+    far = open_database(f"sqlite:///{tmp_path / 'far.db'}")
+    log = AuditLog(sqlite_database)
+    fill(log, 5)
+    remember_head(far, log.head(), [])
+    other = open_database(f"sqlite:///{tmp_path / 'other.db'}")
+    witness = HeadService("https://other.example.org", "t")
+    witness._client = Far(far)
+    forged = AuditLog(other, key=log._key, witnesses=[witness])
+    forged.append_all([Draft("app-9", "something else")] * entries)
+    witness.close()  # it is told by then
+    assert remembered_head(far, log.key) == log.head()
+    with pytest.raises(BlindsightError):
+        witness.note(forged._newest, forged)
+    with pytest.raises(CorruptFileError, match=r"other\.example\.org saw 5 "):
+        forged.append("app-9", "something else")
+    for one in (far, other):
+        one.close()
+
+
+def test_a_service_that_shows_the_head_of_another_log_is_no_witness(sqlite_database):
+    log, stranger = AuditLog(sqlite_database), SigningKey.generate()
+    witness = HeadService("https://other.example.org", "t")
+    shown = asdict(TreeHead.sign(stranger, 3, bytes(32), "2030-01-01T12:00:00.000000+00:00"))
+    witness._client = type("Far", (), {"witnessed_head": lambda self, key: shown})()
+    with pytest.raises(MessageError, match=stranger.public.hex()):
+        witness.last(log.key)
+    assert witness.known(log.key) is None
 
 
 def test_altered_details_that_are_no_json_are_told(log, database):

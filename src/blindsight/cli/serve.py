@@ -148,7 +148,7 @@ def verify_log(
     else:
         with _opened(folder, database) as opened:
             log = open_log(folder, opened)
-            own = HeadFile(folder / "log.head").last(log.head().key)
+            own = HeadFile(folder / "log.head").last(log.key)
             check = log.verify(known_heads=[*known, *([] if own is None else [str(own)])])
     if check.ok:
         noted = f"{check.entries}:{check.head}"

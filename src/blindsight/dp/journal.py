@@ -15,10 +15,11 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from blindsight.errors import CorruptFileError, StorageError
-from blindsight.files import AnyPath, as_path, atomic_writer, exclusive_lock, storage_errors
+from blindsight.files import AnyPath, as_path, atomic_writer, file_lock, storage_errors
 
 
 class Journal:
@@ -37,9 +38,9 @@ class Journal:
         self._broken = False
         self._header = dict(header)
         self._readonly = readonly
-        with self.locked():
-            if not readonly and not path.exists():
-                with atomic_writer(path, private=True) as stream:
+        with self.locked() as real:
+            if not readonly and not real.exists():
+                with atomic_writer(real, private=True) as stream:
                     stream.write(_line(self._header, "")[0])
 
     @property
@@ -52,13 +53,15 @@ class Journal:
         return head in self._heads
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other processes from reading or appending; a read-only journal needs no lock, as whole lines stay."""
+    def locked(self) -> Iterator[Path]:
+        """Keep others from reading or appending, by whatever link they name the file, and yield its real path; a
+        read-only journal needs no lock, as whole lines stay.
+        """
         if self._readonly:
-            yield
+            yield self.path
             return
-        with exclusive_lock(self.path.with_name(self.path.name + ".lock")):
-            yield
+        with file_lock(self.path) as real:
+            yield real
 
     def catch_up(self, apply: Callable[[dict[str, Any]], None]) -> None:
         """Pass on every record that anyone appended since the last call, in order. Call it while locked."""

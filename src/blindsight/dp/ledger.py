@@ -18,8 +18,9 @@ delta, to nine digits, so that 0.1 and 0.2 fit in 0.3. `blindsight.dp.accounting
 depends on the data themselves (`EQUAL_CONTENTS`) is recorded, and no budget counts it: a refusal would tell of them.
 
 *The file* is a `blindsight.dp.journal.Journal`: appended to and synced before a spend returns, mode 0600, chained by
-checksums, safe to share between processes. The chain is no signature. To notice that someone put an older copy in its
-place, note `Ledger.head` elsewhere, such as in a report, and ask `Ledger.includes` later.
+checksums, safe to share between processes, also under several names (symbolic and hard links); a copy is a ledger of
+its own. The chain is no signature. To notice that someone put an older copy in its place, note `Ledger.head` elsewhere,
+such as in a report, and ask `Ledger.includes` later.
 """
 
 import math

@@ -30,8 +30,9 @@ new, or the store was used without it) is charged for that before any code is re
 *The file* is private (mode 0600): it tells who is in the collection. What it compares are HMAC-SHA256 under a key in
 the file, so it holds no features; but a thief can try out guesses and learn which pictures are or once were there. An
 older copy put back in its place has forgotten releases, which may then be drawn again without a spend: keep one copy,
-with the ledger. Every call reads and replaces the file: release in batches. Stores of version 0.1 are read and go on;
-of their records only another symbol can be told for an edit until they are released here once.
+with the ledger. A symbolic link is another name of the same store; hard links are refused, since each would become a
+copy when the file is replaced. Every call reads and replaces the file: release in batches. Stores of version 0.1 are
+read and go on; of their records only another symbol can be told for an edit until they are released here once.
 """
 
 import hmac
@@ -49,7 +50,7 @@ from numpy.typing import ArrayLike, NDArray
 from blindsight.dp.accounting import BoundedLoss
 from blindsight.dp.ledger import EQUAL_CONTENTS, Ledger
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
-from blindsight.files import AnyPath, as_path, exclusive_lock, read_arrays, write_arrays
+from blindsight.files import AnyPath, as_path, file_lock, only_link, read_arrays, write_arrays
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.search.function import Floats
 from blindsight.search.rows import IdArray, Ids, check_ids, check_unique, kind_of
@@ -289,8 +290,8 @@ class Releases:
             if self._path is None:
                 yield self._memory
                 return
-            with exclusive_lock(self._path.with_name(self._path.name + ".lock")):
-                yield self._read(self._path) if self._path.exists() else self._memory
+            with file_lock(self._path, replaced=True) as real:
+                yield self._read(real) if real.exists() else self._memory
 
     def _read(self, path: Path) -> Book:
         document, arrays = _read_store(path)
@@ -314,7 +315,7 @@ class Releases:
         ids = book.rows["ids"] if kind_of(book.rows["ids"]) == "integers" else book.rows["ids"].astype(str)
         arrays = {**book.rows, "ids": ids, "key": np.frombuffer(book.key, dtype=np.uint8)}
         arrays |= {"contents": book.contents, "content_counts": book.content_counts}
-        write_arrays(self._path, _KIND, {"mechanism": self._mechanism.digest}, arrays, private=True)
+        write_arrays(only_link(self._path), _KIND, {"mechanism": self._mechanism.digest}, arrays, private=True)
 
 
 def erase_releases(path: Path, ids: ArrayLike) -> None:
@@ -322,10 +323,10 @@ def erase_releases(path: Path, ids: ArrayLike) -> None:
 
     How often a content was released stays, under a keyed digest, so that the ledger is charged should it come back.
     """
-    with exclusive_lock(path.with_name(path.name + ".lock")):
-        document, arrays = _read_store(path)
+    with file_lock(path, replaced=True) as real:
+        document, arrays = _read_store(real)
         stay = ~np.isin(arrays["ids"], np.asarray(ids))
-        write_arrays(path, _KIND, document, arrays | {name: arrays[name][stay] for name in _ROWS}, private=True)
+        write_arrays(real, _KIND, document, arrays | {name: arrays[name][stay] for name in _ROWS}, private=True)
 
 
 def _read_store(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -55,7 +55,7 @@ from blindsight.errors import (
     StorageError,
     UnknownNameError,
 )
-from blindsight.files import AnyPath, as_path, held_lock, read_arrays, storage_errors, write_arrays
+from blindsight.files import AnyPath, as_path, held_lock, only_link, read_arrays, storage_errors, write_arrays
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.selective.accounting import upload_loss
 from blindsight.selective.codec import LARGEST_PARAMETER, SparseUpdate, Vector, decode_sparse, encode_sparse
@@ -145,7 +145,7 @@ class ParticipantFile:
 
     def __init__(self, path: AnyPath, *, new: bool) -> None:
         """Lock the file, which must not be there if it is `new` and must be otherwise."""
-        path = as_path(path)
+        path = only_link(as_path(path))  # a link would be another name, with a lock of its own, of what is spent here
         self.path = path
         with storage_errors("use", path):
             if new:

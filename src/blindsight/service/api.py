@@ -96,7 +96,7 @@ def create_app(
 
 
 def _ready(request: Request) -> Health:
-    """Tell that the service can do what it is asked, or refuse: its database, its disk or its worker is away."""
+    """Tell that the service can do its work, or refuse: database, disk or worker are away, or the log was cut."""
     request.app.state.gateway.check_ready()
     return Health(status="ok", version=__version__)
 

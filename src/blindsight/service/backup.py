@@ -22,7 +22,7 @@ from sqlalchemy import Table, insert, select, text
 from blindsight.crypto.merkle import TreeHead
 from blindsight.errors import CorruptFileError, MessageError, StorageError
 from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
-from blindsight.service.log import MACHINE, RESTORED, AuditLog, LogRecords, open_log
+from blindsight.service.log import AuditLog, LogRecords, open_log
 from blindsight.service.store import (
     MIGRATIONS,
     Database,
@@ -105,7 +105,7 @@ def _refilled(
     """Fill the tables, and log what that gave up."""
     database = open_database(url)
     try:
-        log = open_log(folder, database, [witness_at(one) for one in witnesses])
+        log = open_log(folder, database)  # witnesses hold what is given up here, and are told once the log says so
         with database.session() as session:
             for line in rows.decode().splitlines():
                 name, values = json.loads(line)
@@ -118,8 +118,9 @@ def _refilled(
         newest = any(one.size == head.size for one in seen) and not given_up
         with database.session():
             used_up = 0 if newest else _use_up(log, database)
-            about = {"backup": str(head), "given_up": list(given_up), "used_up": used_up}
-            entry = log.append(MACHINE, RESTORED, about)
+            entry = log.add_restore(given_up, {"backup": str(head), "used_up": used_up})
+        log = open_log(folder, database, [witness_at(one) for one in witnesses])
+        log.tell_witnesses()
         log.close()
         return Restored(entry.position, given_up, used_up)
     finally:

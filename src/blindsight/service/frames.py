@@ -35,7 +35,7 @@ from blindsight.data.features import FeaturePipeline
 from blindsight.data.images import decode, pixels_of
 from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, UnknownNameError
 from blindsight.files import read_arrays, sha256_of, storage_errors, write_arrays
-from blindsight.service.keys import Keys, features_context, picture_context
+from blindsight.service.keys import ANY_KEY, Keys, SealedFor, features_context, picture_context
 from blindsight.service.settings import PICTURE_PIXELS
 from blindsight.service.store import Database, frames
 
@@ -91,26 +91,28 @@ class FrameStore:
         if alone:
             self._remove_strays()
 
-    def add(self, person: str, content: bytes) -> str:
-        """Keep a picture of a person and return its id, or say why it cannot be used."""
-        self._keys.current(person)  # or it is refused before anything is decoded
+    def add(self, person: str, content: bytes, expected: SealedFor = ANY_KEY) -> str:
+        """Keep a picture of a person, sealed for the expected keys, and return its id, or say why it cannot be used."""
+        self._keys.current(person, expected)  # or it is refused before anything is decoded
         picture = self._decoded(content)
         id = secrets.token_hex(16)
         if len(self.ids(person)) >= MOST_FRAMES:
             raise InputError(
                 f"at most {MOST_FRAMES} frames of a person are kept. Delete some, or choose how long they are kept."
             )
-        row = {"id": id, "person": person, **self._seal(person, id, picture, live=True)}
+        row = {"id": id, "person": person, **self._seal(person, id, picture, expected, live=True)}
         with self._database.session() as session:
             newest = session.scalar(select(func.max(frames.c.added)).where(frames.c.person == person))
             session.execute(insert(frames).values(**row, added=_after(newest, self._clock())))
         return id
 
-    def _seal(self, person: str, id: str, picture: NDArray[np.uint8], *, live: bool = False) -> dict[str, object]:
+    def _seal(
+        self, person: str, id: str, picture: NDArray[np.uint8], expected: SealedFor = ANY_KEY, *, live: bool = False
+    ) -> dict[str, object]:
         """Write a picture and its features, sealed; return the row's facts about the file. Features of a `live` frame
         stay in memory if some grant may need them.
         """
-        epoch, path = self._keys.current(person), self._path(person, id)
+        epoch, path = self._keys.current(person, expected), self._path(person, id)
         features = np.asarray(self._pipeline.transform(picture[None]), dtype=np.float32)[0]
         sealed = {
             "picture": seal_for(bytes.fromhex(epoch.owner_key), _png(picture), context=picture_context(id)),

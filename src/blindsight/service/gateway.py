@@ -32,7 +32,7 @@ from blindsight.service.cameras import Cameras, Device, Retention
 from blindsight.service.errors import told
 from blindsight.service.frames import FrameStore
 from blindsight.service.jobs import UNFINISHED, Handler, Job, Jobs, Worker
-from blindsight.service.keys import Epoch, Keys, storage_statement
+from blindsight.service.keys import ANY_KEY, Epoch, Keys, SealedFor, storage_statement
 from blindsight.service.log import (
     MACHINE,
     PLATFORM,
@@ -236,7 +236,10 @@ class Gateway:
             self._held = None
 
     def check_ready(self) -> None:
-        """Refuse where the service could not do what it is asked: no database, no room on the disk, no worker."""
+        """Refuse where the service could not do what it is asked: no database, a log that lacks what was seen of it, no
+        room on the disk, no worker.
+        """
+        self.audit.head()
         self.jobs.waiting("")
         with self.principals.database.session():  # somebody can write
             pass
@@ -389,15 +392,17 @@ class Gateway:
             self.platform.note_preferences(owner.name, attributes)
         return job_view(owner, self._reviews.of(owner.name, owner.id))
 
-    def add_frame(self, principal: Principal, content: bytes) -> str:
-        """Keep a picture of an owner, sent by them or their device; return its id."""
+    def add_frame(self, principal: Principal, content: bytes, expected: SealedFor = ANY_KEY) -> str:
+        """Keep a picture of an owner, sent by them or their device, sealed for the expected keys; return its id."""
         _only(principal, "owner", "device")
-        frame = self.frames.add(principal.name, content)
+        frame = self.frames.add(principal.name, content, expected)
         self.audit.append(principal.id, "add frame", {"person": principal.name, "frame": frame})
         self.cameras.forget(principal.name)
         return frame
 
-    def add_frames(self, principal: Principal, pictures: Sequence[tuple[str, bytes]]) -> tuple[FrameResult, ...]:
+    def add_frames(
+        self, principal: Principal, pictures: Sequence[tuple[str, bytes]], expected: SealedFor = ANY_KEY
+    ) -> tuple[FrameResult, ...]:
         """Keep several pictures, by file name; each has its own result, whatever became of the others."""
         _only(principal, "owner", "device")
         if not 1 <= len(pictures) <= MOST_PICTURES:
@@ -405,7 +410,7 @@ class Gateway:
         results = []
         for name, content in pictures:
             try:
-                results.append(FrameResult(name=name, frame=self.add_frame(principal, content)))
+                results.append(FrameResult(name=name, frame=self.add_frame(principal, content, expected)))
             except BlindsightError as error:
                 results.append(FrameResult(name=name, error=told(error)))
         return tuple(results)
@@ -724,7 +729,12 @@ class Gateway:
             if len(self._noted) > _NOTED:
                 self._noted.pop(next(iter(self._noted)))
         if fresh:
-            self.audit.append(actor, action, {**details, **({"before": count} if count else {})})
+            try:
+                self.audit.append(actor, action, {**details, **({"before": count} if count else {})})
+            except BaseException:
+                with self._noting:
+                    self._noted.pop(key, None)  # the next of its kind is to be logged, or refused likewise
+                raise
 
     def _asked(self, app: Principal) -> None:
         """Refuse an app that never said what it asks for; who did once has done so for ever."""

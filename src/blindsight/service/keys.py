@@ -45,6 +45,17 @@ class Epoch:
     ended: datetime | None
 
 
+@dataclass(frozen=True)
+class SealedFor:
+    """The public keys, in hexadecimal, that a picture's sender expects: of the owner and of their present epoch."""
+
+    owner_key: str | None = None
+    epoch_key: str | None = None
+
+
+ANY_KEY = SealedFor()
+
+
 def epoch_context(id: str) -> bytes:
     return b"blindsight/epoch.1 " + id.encode()
 
@@ -97,8 +108,8 @@ class Keys:
             rows = session.execute(mine.order_by(epochs.c.ended.is_(None), epochs.c.began, epochs.c.id)).all()
         return tuple(Epoch(**row._mapping) for row in rows)
 
-    def current(self, person: str) -> Epoch:
-        """Return the present epoch of a person, who must have brought a key."""
+    def current(self, person: str, expected: SealedFor = ANY_KEY) -> Epoch:
+        """Return the present epoch of a person, who must have brought a key; other keys than expected are refused."""
         present = select(epochs).where(epochs.c.person == person, epochs.c.ended.is_(None))
         with self._database.reading() as session:
             row = session.execute(present).one_or_none()
@@ -106,7 +117,17 @@ class Keys:
             raise InputError(
                 "pictures are sealed for a key of yours, and you have registered none. Register one first."
             )
-        return Epoch(**row._mapping)
+        found = Epoch(**row._mapping)
+        if expected.owner_key not in (None, found.owner_key):
+            raise PrivacyError(
+                "this picture would be sealed for another owner's key than you expect. Nothing was kept."
+            )
+        if expected.epoch_key not in (None, found.public_key):
+            raise PrivacyError(
+                "features would be sealed for another epoch's key than you expect. Nothing was kept. If your epoch has "
+                "just ended, send the picture again."
+            )
+        return found
 
     # --- those that are open ---
 

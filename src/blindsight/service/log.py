@@ -5,9 +5,11 @@
 ended) is on disk. Entries are the leaves of a Merkle tree as in RFC 6962 (`crypto.merkle`), so an entry that was
 edited, removed, inserted or moved is found by `AuditLog.verify` and at every start. Every commit ends with a signed
 head, which every app gets with its release (`AuditLog.receipts`) and every witness before the release is answered: a
-file in the service's folder, files elsewhere, other services at most a second later (`witnesses`). A
-log that lacks what a witness saw, because rows were cut off or an old folder was put back, is refused at start; so is
-one whose database lost its guards. Only `blindsight restore` may give up entries: it says so in the log.
+file in the service's folder, files elsewhere, other services at most a second later (`witnesses`). A log that lacks
+what a witness saw, because rows were cut off or rewritten or an old folder was put back, is refused at start; so is one
+whose database lost its guards. A running service goes on from the newest head that it or, as far as it knows, a witness
+saw, whichever of its processes signed that, or not at all: every further entry is refused, so that nothing is decided
+or released, before anything is written. Only `blindsight restore` may give up entries: it says so in the log, signed.
 
 *What it cannot do.* Who runs the machine can keep the log from its witnesses, or replace all of it together with those
 in reach. Who holds a receipt or a head still proves it: `blindsight verify-log --head`.
@@ -40,13 +42,14 @@ from blindsight.crypto.merkle import (
     Stored,
     Tree,
     TreeHead,
+    consistent,
     extend,
     leaf_hash,
     new_inclusions,
     peaks_at,
     root_of,
 )
-from blindsight.crypto.signing import SigningKey
+from blindsight.crypto.signing import SigningKey, verify
 from blindsight.errors import (
     BlindsightError,
     CorruptFileError,
@@ -211,6 +214,9 @@ class _Tail:
     rows: tuple[_Row, ...] = ()
 
 
+_Seen = tuple[tuple[int, bytes], Mapping[str, TreeHead]]  # size and root here, and the heads that witnesses hold
+
+
 class _Walk:
     """Follows the tree from its first entry on."""
 
@@ -246,6 +252,9 @@ class AuditLog:
         self._database, self._clock, self._witnesses = database, clock, tuple(witnesses)
         self._key = SigningKey.generate() if key is None else key
         self._newest: TreeHead | None = None
+        self._reached, self._followed = (0, EMPTY), dict[str, TreeHead]()
+        self._reaching = threading.Lock()
+        self._given_up = set[TreeHead]()
         self._latest: datetime | None = None
         self._clock_mutex = threading.Lock()
         self.problems: dict[str, str] = {}  # why a witness did not take the newest head, by its name
@@ -288,11 +297,17 @@ class AuditLog:
             return self._add(own, drafts, texts)
 
     def head(self) -> TreeHead:
+        """Return the newest head, signed; a log that lacks what somebody saw before is refused."""
+        seen = self._seen()  # before the log is read: others may add to both meanwhile
         with self._database.reading() as session:
-            last = session.execute(_LAST).one_or_none()
+            assert session.info.get("log") is None, "what is not on disk yet has no head"
+            tail = self._end(session)
+        if not self._follow(tail, seen):
+            return self.head()
         newest = self._newest
-        if newest is None or newest.size != (0 if last is None else last.position):
-            newest = self._newest = self._signed(0 if last is None else last.position)
+        if newest is None or newest.size != tail.size:
+            newest = TreeHead.sign(self._key, tail.size, root_of(tail.peaks), _written(self.now()))
+            self._newest = newest
         return newest
 
     def entries(self, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
@@ -311,9 +326,16 @@ class AuditLog:
 
     def verify(self, *, known_heads: Sequence[str] = ()) -> LogCheck:
         """Walk the whole log, which must also continue all `known_heads`, noted earlier as ``size:root`` or as the hash
-        alone; heads of version 0.1 were the hashes of a chain.
+        alone (heads of version 0.1 were the hashes of a chain), and what this process and witnesses saw of it.
         """
-        return _walk(self.rows(None), known_heads)
+        check = _walk(self.rows(None), known_heads)
+        try:
+            if not check.ok or self.includes(check.entries, check.head):
+                return check
+            reason = "the log changed while it was read."
+        except CorruptFileError as error:
+            reason = str(error)
+        return replace(check, ok=False, broken_at=check.entries + 1, reason=reason)
 
     def export(self, stream: IO[str]) -> LogCheck:
         """Write the log as JSON lines, one per entry and a last one with the signed head. A log that does not verify is
@@ -324,7 +346,7 @@ class AuditLog:
             raise CorruptFileError(f"the log was altered and cannot be exported: {check.reason}")
         for row in islice(self.rows(None), check.entries):
             stream.write(row.line())
-        stream.write(_end(self._signed(check.entries)))
+        stream.write(_end(TreeHead.sign(self._key, check.entries, bytes.fromhex(check.head), _written(self.now()))))
         return check
 
     # --- heads and proofs ---
@@ -336,7 +358,12 @@ class AuditLog:
 
     def includes(self, size: int, root: str) -> bool:
         """Tell whether the log continues the one that had this head."""
-        return 0 <= size <= self.head().size and self._tree.root(size).hex() == root
+        head = self.head()
+        return self._continues((size, bytes.fromhex(root)), (head.size, bytes.fromhex(head.root)))
+
+    def followed(self, head: TreeHead) -> bool:
+        """Tell whether the log was found to continue this head of a witness, without reading it again."""
+        return head in self._followed.values()
 
     @staticmethod
     def receipts(session: Session) -> dict[int, dict[str, Any]]:
@@ -353,16 +380,36 @@ class AuditLog:
     def check_witnesses(self) -> None:
         """Refuse a log that lacks what a witness saw, unless a restore gave it up; then tell all of the newest head."""
         for witness in self._witnesses:
-            seen = witness.last(self.key)
-            if seen is None or self.includes(seen.size, seen.root):
-                continue
-            if not self._gave_up(seen):
-                raise CorruptFileError(
-                    f"the log was cut or put back to an older state: {witness.name} saw {seen.size} entries, there are "
-                    f"{self.head().size}, and they do not continue what it saw. Put the newest state back; if that is "
-                    "lost, use `blindsight restore`, which says so in the log."
-                )
+            witness.last(self.key)  # one that cannot be asked is an error here
+        self.tell_witnesses()
+
+    def tell_witnesses(self) -> None:
+        """Tell all of the newest head; those that do not take it are in `problems`."""
         self._tell(self.head())
+
+    def gave_up(self, seen: TreeHead) -> bool:
+        """Tell whether a restore gave up what a witness saw, in an entry that names it under the log's key."""
+        if seen not in self._given_up:
+            with self._database.reading() as session:
+                restored = session.scalars(select(log.c.details).where(log.c.action == RESTORED)).all()
+            if not any(str(seen) in self._given_up_by(details) for details in restored):
+                return False
+            self._given_up.add(seen)
+        return True
+
+    def add_restore(self, given_up: Sequence[str], about: Mapping[str, Any]) -> Entry:
+        """Log that heads are given up, signed: a row that somebody else puts into the log gives up nothing."""
+        body = json.dumps(["blindsight restore 1", *given_up]).encode()
+        signed = {"given_up": list(given_up), "signed": self._key.sign(body, author=RESTORED).hex()}
+        return self.append(MACHINE, RESTORED, {**about, **signed})
+
+    def _given_up_by(self, details: str) -> list[str]:
+        try:
+            _, body = verify(bytes.fromhex(json.loads(details)["signed"]), {RESTORED: self._key.public})
+            purpose, *given_up = json.loads(body)
+        except (ValueError, TypeError, KeyError, MessageError):
+            return []
+        return given_up if purpose == "blindsight restore 1" else []
 
     def close(self) -> None:
         """Let witnesses that are told in the background know the newest head, if they can be reached at once."""
@@ -373,26 +420,57 @@ class AuditLog:
         if not 0 <= size <= self.head().size:
             raise InputError(f"the size of a head must be in [0, {self.head().size}], as the log has it; got {size}.")
 
-    def _gave_up(self, seen: TreeHead) -> bool:
-        with self._database.reading() as session:
-            restored = session.scalars(select(log.c.details).where(log.c.action == RESTORED)).all()
-        return any(str(seen) in json.loads(details).get("given_up", ()) for details in restored)
+    def _seen(self) -> "_Seen":
+        """Return what the log must continue, as far as it is known without asking over a network."""
+        told = ((witness.name, witness.known(self.key)) for witness in self._witnesses)
+        return self._reached, {name: head for name, head in told if head is not None}
+
+    def _follow(self, tail: _Tail, seen: "_Seen") -> bool:
+        """Refuse a log that ends like this unless it continues what was seen of it, whichever process wrote that; False
+        if more was seen meanwhile.
+        """
+        (before, heads), now = seen, (tail.size, root_of(tail.peaks))
+        if not self._continues(before, now):
+            raise _cut("this process", before[0], tail.size)
+        followed = {}
+        for name, head in heads.items():
+            known = self._followed.get(name) == head
+            if known or self._continues((head.size, bytes.fromhex(head.root)), now):
+                followed[name] = head
+            elif not self.gave_up(head):
+                raise _cut(name, head.size, tail.size)
+        with self._reaching:  # all that was followed is in what was reached
+            if self._reached != before:
+                return False
+            self._reached, self._followed = now, {**self._followed, **followed}
+        return True
+
+    def _continues(self, before: tuple[int, bytes], now: tuple[int, bytes]) -> bool:
+        """Tell whether one size and root continue another; it reads nothing where nobody wrote in between."""
+        if before[0] >= now[0]:
+            return before == now
+        try:
+            return consistent(*before, *now, self._tree.consistency(before[0], now[0]))
+        except CorruptFileError:
+            return False
 
     @property
     def _tree(self) -> Tree:
         def fetch(positions: Iterable[int]) -> dict[int, Stored]:
             with self._database.reading() as session:
                 rows = [_Row(*row) for row in session.execute(_AT, {"positions": list(positions)})]
-            return {row.position: (leaf_of(*row.text), bytes.fromhex(row.hash)) for row in rows}
+            if len(rows) != len(set(positions)):
+                raise CorruptFileError("the log was altered: entries are missing.")
+            return {row.position: (leaf_of(*row.text), _hash(row.hash)) for row in rows}
 
         return Tree(fetch)
-
-    def _signed(self, size: int) -> TreeHead:
-        return TreeHead.sign(self._key, size, self._tree.root(size), _written(self.now()))
 
     def _publish(self, session: Session) -> None:
         tail = session.info["log"]
         head = session.info["head"] = TreeHead.sign(self._key, tail.size, root_of(tail.peaks), tail.time)
+        with self._reaching:
+            if self._reached[0] <= head.size:
+                self._reached = (head.size, bytes.fromhex(head.root))
         self._newest = head
         self._tell(head)
 
@@ -407,7 +485,11 @@ class AuditLog:
                 self.problems[witness.name] = str(error)
 
     def _add(self, session: Session, drafts: Sequence[Draft], texts: Sequence[tuple[str, Any]]) -> list[_Row]:
-        tail = session.info.get("log") or self._end(session)
+        tail = session.info.get("log")
+        if tail is None:  # what is cut or rewritten is refused here, before anything is built on it
+            tail = self._end(session)
+            while not self._follow(tail, self._seen()):
+                pass
         size, peaks, time = tail.size, list(tail.peaks), max(tail.time, _written(self.now()))
         rows: list[_Row] = []
         for draft, (details, told) in zip(drafts, texts, strict=True):
@@ -428,7 +510,7 @@ class AuditLog:
         if last is None:
             return _Tail(0, (), "", ())
         at = session.execute(select(log.c.position, log.c.hash).where(log.c.position.in_(peaks_at(last.position))))
-        peaks = [bytes.fromhex(hash) for _, hash in sorted((row.position, row.hash) for row in at)]
+        peaks = [_hash(hash) for _, hash in sorted((row.position, row.hash) for row in at)]
         return _Tail(last.position, peaks, last.time, peaks)
 
     def rows(self, after: int | None, *, evidence: bool = False, only: Any = None) -> Iterator[_Row]:
@@ -683,6 +765,21 @@ def _checked(details: Mapping[str, Any]) -> tuple[str, Any]:
 
 def _dumped(details: Any) -> str:
     return json.dumps(details, sort_keys=True, allow_nan=False, separators=(",", ":"))
+
+
+def _hash(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except (ValueError, TypeError):
+        raise CorruptFileError("the log was altered: the hash of an entry cannot be read.") from None
+
+
+def _cut(witness: str, seen: int, there: int) -> CorruptFileError:
+    return CorruptFileError(
+        f"the log was cut, rewritten or put back to an older state: {witness} saw {seen} entries, there are {there}, "
+        "and they do not continue what it saw. Nothing is logged or released until the newest state is put back; if "
+        "that is lost, use `blindsight restore`, which says so in the log."
+    )
 
 
 def _written(moment: datetime) -> str:

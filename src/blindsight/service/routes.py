@@ -54,6 +54,7 @@ from blindsight.service.cameras import Retention
 from blindsight.service.errors import Refusal, problem
 from blindsight.service.frames import decode_within
 from blindsight.service.jobs import UNFINISHED
+from blindsight.service.keys import SealedFor
 from blindsight.service.limits import network, retry_after
 from blindsight.service.log import LogCheck
 from blindsight.service.models import Identifier, Name, in_days, record
@@ -151,6 +152,16 @@ def who_am_i(principal: Caller) -> client.Principal:
 T = TypeVar("T")
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Position = Annotated[int, Query(ge=0, lt=2**63)]
+
+
+def _expected(
+    owner_key: Annotated[models.Hex | None, Query()] = None, epoch_key: Annotated[models.Hex | None, Query()] = None
+) -> SealedFor:
+    """Read the public keys that a picture must be sealed for."""
+    return SealedFor(owner_key, epoch_key)
+
+
+Expected = Annotated[SealedFor, Depends(_expected)]
 After = Annotated[Identifier | None, Query()]  # the last one of the page before
 
 
@@ -265,9 +276,11 @@ def list_frames(gateway: TheGateway, owner: Own, after: After = None, limit: Lim
     responses=refusals(404, *BODY),
     openapi_extra=PICTURE,
 )
-def add_frame(gateway: TheGateway, principal: Own, picture: Picture) -> Any:
-    """Take in a picture: the body is the file itself. Nothing in the file but its pixels is kept."""
-    return {"frame": gateway.add_frame(principal, picture)}
+def add_frame(gateway: TheGateway, principal: Own, picture: Picture, expected: Expected) -> Any:
+    """Take in a picture: the body is the file itself. Nothing but its pixels is kept, sealed for the keys that are
+    named or, where none is, for those in the service's database.
+    """
+    return {"frame": gateway.add_frame(principal, picture, expected)}
 
 
 @router.post(
@@ -276,9 +289,9 @@ def add_frame(gateway: TheGateway, principal: Own, picture: Picture) -> Any:
     responses=refusals(404, *BODY),
     openapi_extra=FORM,
 )
-def add_frames(gateway: TheGateway, principal: Own, pictures: Pictures) -> Any:
+def add_frames(gateway: TheGateway, principal: Own, pictures: Pictures, expected: Expected) -> Any:
     """Take in several pictures, the files of a form; each has its own result."""
-    return {"results": gateway.add_frames(principal, pictures)}
+    return {"results": gateway.add_frames(principal, pictures, expected)}
 
 
 @router.put("/people/{person}/retention", responses=refusals(404, *BODY))

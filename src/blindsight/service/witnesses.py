@@ -1,16 +1,18 @@
 """Witnesses: who remembers the newest head of a log, so that one that was cut or put back is noticed.
 
-A file keeps two places written in turn, another Blindsight service a row in its database. `remember_head` is the other
-side: this service as the witness of another's log, which must prove that each head continues the one before.
+A file keeps two places written in turn, another Blindsight service a row in its database. Neither takes a head that
+does not continue what it holds, and before anything is logged the log must continue what they are known to hold.
+`remember_head` is the other side: this service as the witness of another's log, which must prove that each head
+continues the one before.
 """
 
 import fcntl
 import json
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
@@ -22,6 +24,7 @@ from blindsight.errors import (
     InputError,
     MessageError,
     PrivacyError,
+    StorageError,
     UnknownNameError,
 )
 from blindsight.files import AnyPath, as_path, storage_errors
@@ -40,6 +43,9 @@ class Witness(Protocol):
 
     def last(self, key: str) -> TreeHead | None:
         """Return the newest head it has seen of the log with this key."""
+
+    def known(self, key: str) -> TreeHead | None:
+        """Return the same as far as it is known without asking over a network; None where it cannot be read."""
 
     def note(self, head: TreeHead, log: "AuditLog") -> None:
         """Tell it of a head; `log` proves that it continues earlier ones."""
@@ -60,17 +66,26 @@ class HeadFile:
 
     def last(self, key: str) -> TreeHead | None:
         """Return the newest head; a file that holds none, or one of another log, is refused."""
-        if not self._path.exists():
-            return None
         with storage_errors("read", self._path):
+            if not self._path.exists():
+                return None
             found = [head for head in self._places(self._path.read_bytes()) if head is not None]
         if not found or found[0].key != key:
             held = "no whole head" if not found else f"the head of another log, signed with {found[0].key}"
             raise CorruptFileError(f"{self._path} holds {held}. Name another file as witness.")
         return max(found, key=lambda head: head.size)
 
+    def known(self, key: str) -> TreeHead | None:
+        """Return the newest head; None if there is none that can be read."""
+        try:
+            return self.last(key)
+        except StorageError:
+            return None
+
     def note(self, head: TreeHead, log: "AuditLog") -> None:
-        """Write a head through to the disk, unless a newer one is there; several processes may do so."""
+        """Write a head through to the disk, unless a newer one is there; several processes may do so. One that the log
+        does not continue stays, unless a restore gave it up.
+        """
         with storage_errors("write", self._path):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -78,7 +93,11 @@ class HeadFile:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 places = self._places(os.pread(descriptor, 2 * self._PLACE, 0))
                 newest = max((one for one in places if one is not None), key=lambda one: one.size, default=None)
-                continued = newest is None or newest.size < head.size or log.includes(newest.size, newest.root)
+                continued = newest is None or log.followed(newest)
+                if newest is not None and not continued:
+                    continued = newest.key == head.key and log.includes(newest.size, newest.root)
+                if newest is not None and not continued and not log.gave_up(newest):
+                    raise CorruptFileError(f"{self._path} holds the head {newest}, which this log does not continue.")
                 if newest is not None and newest.size >= head.size and continued:
                     return
                 text = json.dumps(asdict(head)).encode().ljust(self._PLACE)
@@ -94,10 +113,9 @@ class HeadFile:
 
     def _places(self, content: bytes) -> list[TreeHead | None]:
         texts = [content[begin : begin + self._PLACE] for begin in (0, self._PLACE)]
-        for text in texts:
-            if text not in self._known:
-                self._known[text] = _head(text)
-        return [self._known[text] for text in texts]
+        known = self._known
+        self._known = known = {text: known[text] if text in known else _head(text) for text in texts}
+        return [known[text] for text in texts]
 
 
 def _head(line: bytes) -> TreeHead | None:
@@ -118,6 +136,7 @@ class HeadService:
         self.name = url
         self._client = Client(url, token)
         self._newest: tuple[TreeHead, AuditLog] | None = None
+        self._seen: TreeHead | None = None
         self._told: TreeHead | None = None
         self._problem: BlindsightError | None = None
         self._arrived, self._ending = threading.Event(), threading.Event()
@@ -126,7 +145,18 @@ class HeadService:
     def last(self, key: str) -> TreeHead | None:
         """Return the newest head the service has seen; one that does not answer is an error."""
         found = self._client.witnessed_head(key)
-        return None if found is None else TreeHead.from_dict(found)
+        return None if found is None else self._answered(found, key)
+
+    def known(self, key: str) -> TreeHead | None:
+        """Return the head of its last answer."""
+        return self._seen
+
+    def _answered(self, found: Mapping[str, Any], key: str) -> TreeHead:
+        head = TreeHead.from_dict(dict(found))
+        if head.key != key:
+            raise MessageError(f"{self.name} answers with the head of another log, signed with {head.key}.")
+        self._seen = head
+        return head
 
     def note(self, head: TreeHead, log: "AuditLog") -> None:
         """Have it told; raise what happened the last time."""
@@ -161,7 +191,11 @@ class HeadService:
         try:
             known = self.last(head.key)
             proof = [] if known is None or known.size > head.size else log.consistency(known.size, head.size)
-            self._client.witness_head(asdict(head), proof)
+            known = self._answered(self._client.witness_head(asdict(head), proof), head.key)
+            if not log.includes(known.size, known.root):
+                raise PrivacyError(
+                    f"{self.name} holds the head {known}, which this log does not continue: it takes no other any more."
+                )
             self._told, self._problem = head, None
         except BlindsightError as error:
             self._problem = error

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 from PIL import Image
+from smallservice import KEY, TLS
 
-from blindsight.client import Retention
+from blindsight.client import Client, Retention
 from blindsight.data.images import decode
 from blindsight.errors import InputError, PrivacyError
 from blindsight.service.cameras import MOST_DEVICES
@@ -34,7 +35,7 @@ def actions(service, name="ann"):
 def test_a_camera_brings_frames_and_nothing_else(service):
     ann = service.as_("ann")
     made, token = ann.add_device("front door", days=30)
-    camera = service.client(token)
+    camera = Client(service.url, token, owner_key=KEY.public.hex(), verify=TLS, timeout=60)
     assert (camera.me.name, camera.me.role) == ("ann", "device")
     frame = camera.add_frame(service.picture(7))
     assert frame in ann.frames()

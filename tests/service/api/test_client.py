@@ -3,6 +3,8 @@
 import io
 import shutil
 import socket
+import sqlite3
+from contextlib import closing
 from dataclasses import asdict, replace
 from threading import Thread
 from types import SimpleNamespace
@@ -11,10 +13,11 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from smallservice import TLS, open_service
+from smallservice import KEY, TLS, open_service
 
 from blindsight.client import Client, Hit, Identity, enrol, sift_document
 from blindsight.crypto.merkle import TreeHead, check_receipt
+from blindsight.crypto.sealedbox import ExchangeKey
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, ServiceError, UnknownNameError
 from blindsight.service.log import verify_export
 from blindsight.service.proposals import sift_from_json
@@ -109,6 +112,79 @@ def test_pictures_go_in_and_come_back_to_their_person(shared_service):
     with pytest.raises(InputError):
         ann.picture(frame)
     assert ann.person().frames == before
+
+
+def exchange(service, **values):
+    """Put other keys into a row of ann's, as who writes to the database can."""
+    table = "principals" if "owner" in values else "epochs"
+    column, value = next(iter(values.items()))
+    where = "name = 'ann'" if table == "principals" else "person = 'ann' AND ended IS NULL"
+    with closing(sqlite3.connect(service.gateway.settings.folder / "service.db", timeout=30)) as database, database:
+        database.execute(
+            f"UPDATE {table} SET {'public_key' if column == 'owner' else column} = ? WHERE {where}", [value]
+        )
+
+
+OTHER = ExchangeKey(bytes(range(1, 33)))
+SENDING = {
+    "one picture": lambda client, picture: client.add_frame(picture),
+    "a batch": lambda client, picture: client.add_frames({"a.png": picture}),
+}
+
+
+def refusal_of(send, client, picture):
+    try:
+        (result,) = send(client, picture)
+    except PrivacyError as error:
+        return str(error)
+    assert result.frame is None
+    return result.error
+
+
+@pytest.mark.parametrize("send", SENDING.values(), ids=SENDING)
+@pytest.mark.parametrize(
+    "rows", [("owner_key",), ("owner", "owner_key"), ("public_key",)], ids=["epoch", "owner and epoch", "features"]
+)
+def test_an_owner_sends_nothing_that_would_be_sealed_for_another_key(service, send, rows):
+    known, picture = service.as_("ann"), service.picture(3)
+    send(known, picture)  # one that has asked before
+    before = known.frames()
+    for row in rows:
+        exchange(service, **{row: OTHER.public.hex()})
+    with service.client(service.tokens["ann"]) as new:
+        for client in (known, new):
+            with pytest.raises(MessageError, match="another key"):
+                send(client, picture)
+    assert known.frames() == before
+
+
+@pytest.mark.parametrize("send", SENDING.values(), ids=SENDING)
+@pytest.mark.parametrize("row", ["owner_key", "public_key"])
+def test_keys_exchanged_after_the_check_seal_nothing(service, send, row, monkeypatch):
+    ann, frames, folder = service.as_("ann"), service.gateway.frames, service.gateway.settings.folder / "frames"
+    before, files, decoded = ann.frames(), set(folder.rglob("*")), frames._decoded
+
+    def exchanging(content):
+        exchange(service, **{row: OTHER.public.hex()})
+        return decoded(content)
+
+    monkeypatch.setattr(frames, "_decoded", exchanging)  # the client has checked, the service has begun
+    assert "than you expect" in refusal_of(send, ann, service.picture(3))
+    assert ann.frames() == before
+    assert set(folder.rglob("*")) == files
+
+
+@pytest.mark.parametrize("send", SENDING.values(), ids=SENDING)
+def test_a_camera_names_its_owners_key(service, send):
+    ann, picture = service.as_("ann"), service.picture(3)
+    token = ann.add_device("door")[1]
+    options = {"verify": TLS, "timeout": 60}
+    with Client(service.url, token, owner_key=KEY.public.hex(), **options) as camera:
+        send(camera, picture)
+        before = ann.frames()
+        exchange(service, owner_key=OTHER.public.hex())
+        assert "than you expect" in refusal_of(send, camera, picture)
+        assert ann.frames() == before
 
 
 def test_principals_come_and_go(shared_on_each, tmp_path):
