@@ -145,7 +145,9 @@ def test_a_public_byte_that_depends_on_pictures_is_found_out(indexes, monkeypatc
         monkeypatch.setattr(
             Releases,
             "release",
-            lambda store, ids, X, versions: release(store, ids, X, versions=store._mechanism.basis(X)[:, None]),
+            lambda store, ids, X, versions, names: release(
+                store, ids, X, versions=store._mechanism.basis(X)[:, None], names=names
+            ),
         )
     (check,) = (one for one in plan_index(indexes / "local", random_state=0).checks if one.name == "public bytes")
     (public,) = check.run(0.3).findings

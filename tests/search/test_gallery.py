@@ -8,6 +8,7 @@ import struct
 import threading
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -33,6 +34,7 @@ from blindsight.search.evaluation import evaluate_distances
 from blindsight.search.function import load_function, save_function
 from blindsight.search.gallery import Found, Gallery, Origin, Source, choose_features, feature_pipeline
 from blindsight.search.index import SymbolIndex
+from blindsight.search.localmode import LocalHasher
 from blindsight.search.releases import digests_of
 
 LOCAL = BuildOptions("local", 4.0, 1e-6, 64, "thumbnail", public_share=0.5, hold_out=20)
@@ -177,14 +179,14 @@ def as_version_01(folder, images):
     (folder / "gallery.npz").unlink()
     origin = read_origin(folder)
     for releases in (folder / "private").glob("releases-*.npz"):
-        document, arrays = read_arrays(releases, "blindsight/releases.2")
+        document, arrays = read_arrays(releases, "blindsight/releases.3")
         where = dict(zip(*(part.tolist() for part in origin.rows(DIGITS.load(), "indexed")), strict=True))
         shown = feature_pipeline(gallery.features).transform(
             images[[where[number] for number in arrays["ids"].tolist()]]
         )
         symbols, names = gallery.hasher.true_symbols(shown).astype("<i8"), [f"{one}\0" for one in arrays["ids"]]
         arrays["digests"] = digests_of(arrays["key"].tobytes(), symbols, names)  # of symbols in place of contents
-        del arrays["old"]
+        del arrays["old"], arrays["erased"], arrays["erased_counts"]
         write_arrays(folder / "private" / "releases-1.npz", "blindsight/releases.1", document, arrays, private=True)
         releases.unlink()
     return gallery
@@ -585,6 +587,7 @@ def test_a_person_is_erased_from_index_releases_and_table(tmp_path, scans, optio
     assert [sheet.exists() for sheet in sheets] == [False, False, True, True]
     assert set(gone.sheets) == {str(sheet) for sheet in sheets[:2]}
     assert len(gone.left) == (4 if options is LOCAL else 3)
+    assert any("private/" in what and "name" in what for what in gone.left) == (options is LOCAL)
     gallery = Gallery.load(index)
     assert len(gallery) == len(first) - indexed
     assert not np.isin(numbers, gallery.index.ids).any()
@@ -600,6 +603,140 @@ def test_a_person_is_erased_from_index_releases_and_table(tmp_path, scans, optio
     if options is LOCAL:
         assert released(again) == released(gallery)  # the others keep theirs
         assert again.statement.epsilon == 4.0
+
+
+def charged(folder, unit="record"):
+    spends = Ledger(folder / "private" / "ledger.jsonl").spends("pictures", unit)
+    return sum(one.loss.epsilon * one.loss.count for one in spends)
+
+
+@pytest.fixture
+def album(tmp_path, scans):
+    """Pictures, and what builds an index of them."""
+    pictures = tmp_path / "pictures"
+    shutil.copytree(scans / "pictures", pictures)
+    options, codebook = replace(LOCAL, public_share=None, hold_out=0), Gallery.load(scans / "index").hasher
+
+    def build(**changed):
+        public = changed.pop("public", codebook)
+        return build_gallery(
+            Source("folder", str(pictures)), replace(options, **changed), tmp_path / "index", public=public
+        )
+
+    return pictures, tmp_path / "index", build
+
+
+HOW = ["alike", "retouched", "absent in between", "killed while erasing", "relearned", "under a budget"]
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_picture_that_is_erased_and_built_again_is_counted_each_time(album, how, monkeypatch):
+    pictures, index, build = album
+    name = min(str(path.relative_to(pictures)) for path in pictures.rglob("*.png"))
+    content = (pictures / name).read_bytes()
+    budget = 12.0 if how == "under a budget" else None
+    published, numbers = [build(budget=budget).statement.epsilon], set()
+    for turn in range(1, 5):
+        numbers |= set(read_origin(index).numbers[read_origin(index).names == name].tolist())
+        if how == "killed while erasing":  # after the releases were erased, before the table was
+            with monkeypatch.context() as patch:
+                patch.setattr(Gallery, "save", Mock(side_effect=Killed))
+                with pytest.raises(Killed):
+                    erase(index, [name])
+        if how != "killed while erasing" or turn % 2:
+            erase(index, [name])
+        if how == "retouched":
+            Image.fromarray(np.asarray(Image.open(pictures / name)) ^ np.uint8(turn)).save(pictures / name)
+        elif how == "absent in between":
+            (pictures / name).unlink()
+            assert build().statement.epsilon == 4.0 * turn  # what was released remains released
+            (pictures / name).write_bytes(content)
+        if budget is not None and turn == 3:
+            with pytest.raises(BudgetExceededError):
+                build()
+            (pictures / name).unlink()
+            build()
+            break
+        published.append(build(relearn=how == "relearned").statement.epsilon)
+    assert published == [4.0 * often for often in range(1, len(published) + 1)]
+    assert len(published) == (3 if budget else 5)
+    assert charged(index) == published[-1]  # nothing of it outside of the budget
+    if how != "killed while erasing":
+        assert len(numbers) == (3 if budget else 4)  # a number that is new each time does not tell the name
+
+
+def test_an_erased_picture_is_counted_under_each_codebook(album):
+    pictures, index, build = album
+    name = min(str(path.relative_to(pictures)) for path in pictures.rglob("*.png"))
+    shown = feature_pipeline("thumbnail").transform(load("digits").images[500:700])
+    other, published = LocalHasher(4.0, random_state=1).fit(shown), [build().statement.epsilon]
+    for changed in ({"relearn": True, "public": other}, {}, {"relearn": True}, {}):  # the first is learned last again
+        erase(index, [name])
+        published.append(build(**changed).statement.epsilon)
+    assert published == [4.0, 8.0, 12.0, 16.0, 20.0]
+    assert charged(index) == 20.0
+
+
+def test_an_erased_picture_under_another_name_is_new_and_its_owner_gets_a_note(album):
+    pictures, index, build = album
+    build()
+    old = min(pictures.rglob("*.png"))
+    erase(index, [str(old.relative_to(pictures))])
+    old.rename(old.with_name("new name.png"))
+    built = build()
+    assert (built.statement.epsilon, charged(index)) == (4.0, 8.0)
+    assert any("several names" in note for note in built.notes)
+
+
+def test_an_erased_person_is_counted_again_where_persons_are_the_unit(album):
+    pictures, index, build = album
+    first = build(epsilon=8.0, per_person=2)
+    assert first.statement.epsilon == 8.0
+    erase(index, person="patient 3")
+    hers = sorted((pictures / "patient 3").iterdir())
+    for old in hers:
+        old.rename(pictures / old.name)
+    assert build(epsilon=8.0, per_person=2).statement.epsilon == 8.0  # nobody's folder
+    (pictures / "patient 3" / "other name.png").write_bytes((pictures / hers[0].name).read_bytes())
+    assert build(epsilon=8.0, per_person=2).statement.epsilon == 16.0
+    assert Ledger(index / "private" / "ledger.jsonl").remaining("pictures", "person") == np.inf
+    assert charged(index, "person") >= 16.0
+
+
+def test_what_is_published_after_an_erasure_does_not_depend_on_what_came_back(tmp_path, scans):
+    images, codebook, versions = load("digits").images, Gallery.load(scans / "index").hasher, []
+    for world, back in (("alike", 3), ("a copy of another", 5), ("other", 200)):
+        pictures, index, coins = tmp_path / world / "pictures", tmp_path / world / "index", seeded_bytes(7)
+        pictures.mkdir(parents=True)
+        for row in range(12):
+            Image.fromarray(images[row]).save(pictures / f"{row:03}.png")
+        source, options = Source("folder", str(pictures)), replace(LOCAL, public_share=None, hold_out=0, budget=8.0)
+        build_gallery(source, options, index, public=codebook, secret=coins)
+        erase(index, ["003.png"])
+        Image.fromarray(images[back]).save(pictures / "003.png")
+        gallery = build_gallery(source, options, index, public=codebook, secret=coins)
+        assert gallery.statement.epsilon == 8.0
+        versions.append(seen_by_others(index, "003.png"))
+    assert versions[0] == versions[1] == versions[2]
+
+
+def test_a_statement_assumes_that_nothing_came_back_that_an_earlier_version_erased(album):
+    pictures, index, build = album
+    plain = build()
+    name = min(str(path.relative_to(pictures)) for path in pictures.rglob("*.png"))
+    origin = read_origin(index)
+    (store,) = (index / "private").glob("releases-*.npz")
+    document, arrays = read_arrays(store, "blindsight/releases.3")
+    stay = arrays["ids"] != origin.numbers[origin.names == name]
+    for one in ("ids", "digests", "counts", "kept", "old", "codes"):  # as releases.2 erased
+        arrays[one] = arrays[one][stay]
+    del document["uncounted"], arrays["erased"], arrays["erased_counts"]
+    write_arrays(store, "blindsight/releases.2", document, arrays, private=True)
+    for _ in range(2):
+        built = build()
+        (said,) = set(built.statement.assumptions) - set(plain.statement.assumptions)
+        assert "erased" in said
+        assert any(": 1)" in note for note in built.notes)
 
 
 def test_persons_are_the_unit(tmp_path, scans):

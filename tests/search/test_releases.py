@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from blindsight.dp.accounting import BoundedLoss
 from blindsight.dp.ledger import EQUAL_CONTENTS, Ledger
 from blindsight.errors import BudgetExceededError, InputError, StorageError
-from blindsight.files import write_arrays
+from blindsight.files import read_arrays, write_arrays
 from blindsight.rng import system_bytes
 from blindsight.search.hashers import LSH
 from blindsight.search.published import PHashing
-from blindsight.search.releases import Releases, digests_of, erase_releases
+from blindsight.search.releases import Releases, digests_of, erase_releases, uncounted_releases
 
 SCOPE = "album"
 
@@ -217,7 +217,7 @@ def test_a_store_with_two_hard_links_is_refused_whichever_was_opened_first(tmp_p
         lambda: Releases(other, Coins(), ledger=ledger, scope=SCOPE),
         lambda: store.release([2], rows(2)),
         lambda: store.delete([1]),
-        lambda: erase_releases(other, [1]),
+        lambda: erase_releases(other, [1], ["a"]),
     ):
         with pytest.raises(StorageError, match="2 hard links"):
             attempt()
@@ -231,7 +231,7 @@ def test_releases_erased_through_a_link_are_gone_from_the_store(tmp_path):
     store = Releases(path, Coins())
     store.release([1, 2], rows(1, 2))
     link.symlink_to(path)
-    erase_releases(link, [1])
+    erase_releases(link, [1], ["a"])
     assert link.is_symlink()
     assert store.ids.tolist() == [2]
 
@@ -260,6 +260,133 @@ def test_the_file_is_private_and_holds_no_features(tmp_path):
     for row in X:
         assert row[:2].tobytes() not in content
         assert hashlib.sha256(row.tobytes()).digest() not in content  # a plain digest could be guessed at
+
+
+# --- erasing ---
+
+
+def test_an_erased_name_that_comes_back_continues_its_count(tmp_path):
+    """Under another id each time; to erase it twice, or after it was deleted, loses nothing."""
+    file, ledger = tmp_path / "r.npz", Ledger()
+    store = Releases(file, Coins(), ledger=ledger, scope=SCOPE)
+    store.release([1, 100], rows(1, 0), names=["a", "other"])
+    for turn in range(1, 5):
+        if turn == 3:
+            store.delete([turn])
+        for _ in range(2):
+            erase_releases(file, [turn, 99], ["a", "never released"])
+        assert (store.ids.tolist(), store.most_releases, spent(ledger)) == ([100], turn, turn)
+        store.release([turn + 1, 100], rows(turn % 2, 0), names=["a", "other"])  # of two contents in turn
+        assert (store.most_releases, spent(ledger), store.excess) == (turn + 1, turn + 1, 0)
+    store.release([5], rows(7), names=["a"])  # an edit
+    store.release([6], rows(8), names=["new"])
+    assert (store.most_releases, spent(ledger)) == (6, 6)
+
+
+def test_a_name_that_comes_back_beyond_the_budget_is_refused_and_nothing_changes(tmp_path):
+    file, ledger = tmp_path / "r.npz", Ledger()
+    ledger.set_budget(SCOPE, unit="record", neighbours="replace", epsilon=2.0, delta=0.0)
+    store = Releases(file, Coins(), ledger=ledger, scope=SCOPE)
+    for number in (1, 2):
+        store.release([number], rows(1), names=["a"])
+        erase_releases(file, [number], ["a"])
+    before = file.read_bytes()
+    for value in (1, 9):
+        with pytest.raises(BudgetExceededError):
+            store.release([3, 4], rows(value, 2), names=["a", "b"])
+    assert (file.read_bytes(), spent(ledger)) == (before, 2)
+    store.release([4], rows(2), names=["b"])
+
+
+def test_of_two_names_of_one_content_the_erased_one_counts_for_itself(tmp_path):
+    file, ledger = tmp_path / "r.npz", Ledger()
+    store = Releases(file, Coins(), ledger=ledger, scope=SCOPE)
+    store.release([1, 2], rows(7, 7), names=["a", "b"])
+    assert (store.most_releases, store.excess, spent(ledger)) == (1, 1, 2)
+    erase_releases(file, [1], ["a"])
+    store.release([2], rows(7), names=["b"])
+    assert (store.most_releases, store.excess, spent(ledger)) == (1, 1, 2)
+    store.release([3], rows(7), names=["a"])
+    assert (store.most_releases, store.excess, spent(ledger)) == (2, 1, 3)
+    store.release([4], rows(7), names=["under another name"])
+    assert (store.most_releases, store.excess, spent(ledger)) == (2, 2, 4)
+
+
+def test_an_erased_person_continues_under_every_name_in_their_folder(tmp_path):
+    file = tmp_path / "r.npz"
+    store = Releases(file, Coins())
+    store.release([1, 2, 3], rows(1, 2, 3), names=["smith/1.png", "smith/at home/2.png", "smithson/1.png"])
+    store.release([3], rows(33), names=["smithson/1.png"])
+    erase_releases(file, [1, 2], ["smith/1.png", "smith/at home/2.png"], person="smith")
+    store.release([4], rows(4), names=["smithson/2.png"])
+    assert store.most_releases == 2
+    store.release([5], rows(5), names=["smith/at home/new.png"])
+    assert store.most_releases == 3
+    erase_releases(file, [5], ["smith/at home/new.png"])  # one name: the others in the folder stay as they were
+    store.release([6], rows(6), names=["smith/new.png"])
+    assert store.most_releases == 3
+    store.release([7], rows(5), names=["smith/at home/new.png"])
+    assert store.most_releases == 4
+
+
+def test_erased_names_cannot_be_read_or_tested_without_the_key(tmp_path):
+    stored = []
+    for key in (1, 2):
+        file = tmp_path / f"{key}.npz"
+        store = Releases(file, Coins(), source=lambda count, key=key: bytes([key]) * count)
+        store.release([1, 2], rows(1, 2), names=["smith/secret.png", "smith/\udcff.png"])
+        assert b"secret" not in file.read_bytes()  # the store needs no name until one is erased
+        erase_releases(file, [1, 2], ["smith/secret.png", "smith/\udcff.png"], person="smith")
+        arrays = read_arrays(file, "blindsight/releases.3")[1]
+        digests = {digest.tobytes() for digest in arrays["erased"]}
+        assert (len(digests), arrays["erased_counts"].tolist()) == (3, [1, 1, 1])
+        content = file.read_bytes()
+        for name in ("smith/secret.png", "smith"):
+            assert not any(name.encode(code) in content for code in ("utf-8", "utf-32-le"))
+            assert hashlib.sha256(name.encode()).digest() not in digests
+        stored.append(digests)
+    assert not stored[0] & stored[1]
+
+
+@pytest.mark.parametrize("kind", ["releases.1", "releases.2"])
+@pytest.mark.parametrize("erased", [0, 2])
+def test_an_older_store_tells_how_many_releases_of_erased_names_it_did_not_count(tmp_path, kind, erased):
+    file, mechanism = tmp_path / "r.npz", Coins()
+    store = Releases(file, mechanism)
+    store.release([1, 2], rows(1, 2), names=["a", "b"])
+    document, arrays = read_arrays(file, "blindsight/releases.3")
+    shape = [name for name in arrays if not name.startswith("erased") and (kind, name) != ("releases.1", "old")]
+    held = {name: arrays[name] for name in shape}
+    held["content_counts"] = held["content_counts"] + np.array([erased, 0])  # of a name without a row
+    write_arrays(file, f"blindsight/{kind}", {"mechanism": document["mechanism"]}, held, private=True)
+    assert uncounted_releases(file) == erased
+    Releases(file, mechanism).release([3], rows(3), names=["c"])
+    erase_releases(file, [1, 3], ["a", "c"])
+    Releases(file, mechanism).release([4], rows(4), names=["a"])
+    assert (uncounted_releases(file), Releases(file, mechanism).most_releases) == (erased, 2)
+
+
+def test_killed_at_any_step_an_erasure_forgets_no_count(tmp_path, monkeypatch):
+    for stop in range(1, 30):
+        file = tmp_path / str(stop) / "r.npz"
+        store = Releases(file, Coins())
+        store.release([1, 2], rows(1, 2), names=["a", "b"])
+        with monkeypatch.context() as patch:
+            calls = steps_of_a_release(patch, stop)
+            try:
+                erase_releases(file, [1], ["a"])
+            except Killed:
+                pass
+            else:
+                assert calls["count"] < stop
+                break
+        if stop % 2:  # else the owner does not ask again, and the id stays with the name
+            erase_releases(file, [1], ["a"])
+        store.release([3 if stop % 2 else 1, 2], rows(5, 2), names=["a", "b"])
+        assert store.most_releases == 2
+    else:
+        pytest.fail("an erasure never came to its end")
+    assert stop > 3  # the archive, its sync and the rename were all tried
 
 
 # --- the ledger ---
@@ -503,6 +630,8 @@ def test_bad_input_is_refused_and_costs_nothing(path, ids, X, named):
     store.release([9], rows(9))
     with pytest.raises(InputError, match=named):
         store.release(ids, X)
+    with pytest.raises(InputError, match="2 names for 1 records"):
+        store.release([4], rows(1), names=["a", "b"])
     for action in (store.delete, store.stored):
         with pytest.raises(InputError, match="4"):
             action([4])

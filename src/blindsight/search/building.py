@@ -1,15 +1,16 @@
 """Building, evaluating and erasing galleries of pictures in folders: what `blindsight search` does.
 
 Building again keeps the codebook or hash function and the releases of pictures that were not edited, adds new pictures
-and removes those that are gone. Only `relearn` starts over; where that changes the codebook, every picture is released
-once more and the ledger counts it. What leads from the index back to pictures lies in the subfolder ``private/``.
+and removes those that are gone. A name that was erased and comes back is released once more, and counted. Only
+`relearn` starts over; where that changes the codebook, every picture is released once more and the ledger counts it.
+What leads from the index back to pictures lies in the subfolder ``private/``.
 
 *What is published depends on private pictures through the mechanism alone.* Whatever a picture shows, the files outside
 ``private/`` have the same bytes but for its release: copies count as pictures, an edit is released again whatever it
-changed, and the published epsilon counts edits (`releases`). Nor does a picture decide whether there are such files: no
-budget counts that pictures are equal, and a private picture that is among the public ones as well is neither refused
-nor taken out. Out of the public ones, it would change the codebook. The owner gets a note, and what is public by then
-was so without the build. `blindsight audit` compares the bytes.
+changed, and the published epsilon counts edits and returns of erased names (`releases`). Nor does a picture decide
+whether there are such files: no budget counts that pictures are equal, and a private picture that is among the public
+ones as well is neither refused nor taken out. Out of the public ones, it would change the codebook. The owner gets a
+note, and what is public by then was so without the build. `blindsight audit` compares the bytes.
 
 *A crash redraws nothing.* A codebook is saved, in a gallery without pictures, before anything is released by it;
 releases are kept before they are indexed; the gallery is replaced as a whole. A build resumes where a killed one ended.
@@ -63,7 +64,7 @@ from blindsight.search.hashers import ITQ
 from blindsight.search.index import HammingIndex, SymbolIndex
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.private import PrivateHasher
-from blindsight.search.releases import erase_releases
+from blindsight.search.releases import erase_releases, uncounted_releases
 from blindsight.statement import PrivacyStatement, Unit
 
 _RELEASES, _LEDGER, _SHEETS = "releases", "ledger.jsonl", "sheets.json"
@@ -71,6 +72,7 @@ _SCOPE = "pictures"
 _CLIPS = {"embedding": 15.0}  # typical norm of features, where no public ones tell it; 1 of thumbnails
 FEWEST_PUBLIC = 300  # with fewer public pictures the shipped codebook finds as much, and more at a large epsilon
 SHIPPED_FEATURES = "embedding"  # of which the shipped codebook is made
+_NOT_BACK = "no picture that was erased by a version of Blindsight that kept no count of its name came back since"
 _CELL = 96  # least side of a picture on a sheet of answers
 
 
@@ -207,7 +209,7 @@ def build_gallery(
         central = options.mode == "central"
         if options.mode == "local":
             versions = np.array([np.frombuffer(sha256(dataset.images[row]).digest(), dtype=np.uint8) for row in rows])
-            gallery = plan.local(known, origin.missing(dataset), versions)
+            gallery = plan.local(known, origin.missing(dataset), versions, origin.names_of(numbers))
         else:
             shown = None if isinstance(known, LocalHasher) or not len(known[0]) else known[0]
             gallery = plan.central(shown) if central else plan.open(shown)
@@ -226,7 +228,9 @@ class _Build:
     secret: ByteSource
     notes: list[str]
 
-    def local(self, public: _Public, gone: NDArray[np.int64], versions: NDArray[np.uint8]) -> Gallery:
+    def local(
+        self, public: _Public, gone: NDArray[np.int64], versions: NDArray[np.uint8], names: Sequence[str]
+    ) -> Gallery:
         assert self.options.epsilon is not None
         if isinstance(public, LocalHasher):
             learned = public
@@ -244,7 +248,8 @@ class _Build:
         hasher.fit(public=learned)
         if stored := np.intersect1d(gone, hasher.releases_.ids).tolist():
             hasher.releases_.delete(stored)
-        index.add(self.numbers, hasher.releases_.release(self.numbers, self.features, versions=versions))
+        codes = hasher.releases_.release(self.numbers, self.features, versions=versions, names=names)
+        index.add(self.numbers, codes)
         if hasher.releases_.excess:
             self.notes.append(
                 "Some pictures are, or were, here under several names. Each name is released, so these pictures lose "
@@ -252,7 +257,15 @@ class _Build:
                 "that; the published statement does not tell it and no budget refuses it, for which pictures are equal "
                 "is private. Delete copies to lose less from now on."
             )
-        return self._gallery(_as_spent(hasher.statement_, ledger, self.options.unit), learned, index)
+        statement = _as_spent(hasher.statement_, ledger, self.options.unit)
+        if uncounted := sum(map(uncounted_releases, (self.folder / PRIVATE).glob(f"{_RELEASES}-*.npz"))):
+            statement = replace(statement, assumptions=(*statement.assumptions, _NOT_BACK))
+            self.notes.append(
+                f"An earlier version of Blindsight erased pictures here (releases in all: {uncounted}) and kept no "
+                "count of their names. The statement assumes that none of them came back. One that did lost more than "
+                "is stated: delete its file, so that it loses no more."
+            )
+        return self._gallery(statement, learned, index)
 
     def _learned(self, public: Floats, labels: NDArray[np.int64] | None) -> LocalHasher:
         """Return the codebook of public pictures, or the shipped one where these are too few to learn from."""
@@ -453,9 +466,9 @@ def erase(folder: AnyPath, names: Sequence[str] = (), *, person: str | None = No
             what = f"no picture of {person!r}" if not wanted else f"no picture {unknown[0]!r}"
             raise InputError(f"{folder} has {what}. Names are paths below the folder of pictures. Nothing was erased.")
         gallery, gone = Gallery.load(folder), np.isin(origin.names, wanted)
-        numbers = origin.numbers[gone]
+        numbers, by_person = origin.numbers[gone], gallery.settings.get("per_person") is not None
         for path in sorted((folder / PRIVATE).glob(f"{_RELEASES}-*.npz")):
-            erase_releases(path, numbers)
+            erase_releases(path, numbers, origin.names[gone].tolist(), person=person if by_person else None)
         sheets = _erase_sheets(folder / PRIVATE, numbers)
         if gallery.short is not None:
             gallery = replace(gallery, short=gallery.short[~np.isin(gallery.index.ids, numbers)])
@@ -468,8 +481,10 @@ def erase(folder: AnyPath, names: Sequence[str] = (), *, person: str | None = No
     if gallery.mode == "local":
         left.append("whatever others copied of earlier versions of the index: their releases cannot be called back")
         left.append(
-            "in private/, a keyed digest of what each picture showed, without its name, and how often it was released: "
-            "should it come back, the ledger counts on"
+            "in private/, how often each name and each content was released (and each person, where persons are the "
+            "unit), under keyed digests: without the key, which is there too, no guess of either can be tested. "
+            "A name that comes back, whatever it shows, continues its count in the published epsilon and the budget; "
+            "the same picture under another name is counted in your ledger alone"
         )
     elif gallery.mode == "central":
         left.append("the published hash function: it was learned from these pictures too, within its epsilon and delta")

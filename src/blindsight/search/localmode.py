@@ -123,7 +123,7 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
     ) -> PrivacyStatement:
         """Return what releases by `source` prove and leave open.
 
-        `releases` counts those of the most edited record; with `per_person` the unit is a person of at most that many.
+        `releases` counts those of the record with most; with `per_person` the unit is a person of at most that many.
         """
         design, shipped = self._fitted(), isinstance(self.codebook_, HeadCodebook)
         learned = "learned from public features " + ("and their labels" if self.labelled_ else "without labels")
@@ -137,7 +137,9 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
             "queries, where the asker sends them to somebody else",
         ]
         if releases > 1:
-            accounted.append(f"times {releases}, for some record was released that often (basic composition)")
+            accounted.append(
+                f"times {releases}, for that many releases were counted of some record (basic composition)"
+            )
             assumptions.append(f"no record was released more often than the {releases} times that were counted")
         else:
             assumptions.append("every record is released once, and the release is kept rather than drawn again")

@@ -7,13 +7,16 @@ has lost is its number of releases times the mechanism's loss:
 - a record that is new or was edited is one more release of it, *whatever the edit changed*: were it drawn again only
   where its true symbol changed, two versions of an index would tell that it did;
 - deleting a record removes its code from the file. What was released stays released: the count remains, and should
-  the record come back it is released once more.
+  the record come back it is released once more;
+- erasing a record (`erase_releases`) removes its id too. Its count remains under a keyed digest of its *name*, so that
+  a name that comes back, whatever it shows by then, continues its count. Where persons are the unit, an erased person
+  has a digest as well: their next records, under any name, continue from the largest count of the store by then.
 
 *What is not protected*: that a record was edited (two versions of an index show it). To what it was edited is.
 
-*What may be published* is how often the record that was edited most often was released (`most_releases`). That counts
-edits of ids and is the same whatever the records hold. Which records are equal is a secret: it is recorded in the
-ledger, which is the owner's own, and decides nothing, not even whether a budget refuses a release.
+*What may be published* is how often the record with most releases was released (`most_releases`). That counts edits of
+ids and returns of names, and is the same whatever the records hold. Which records are equal is a secret: it is recorded
+in the ledger, which is the owner's own, and decides nothing, not even whether a budget refuses a release.
 
 *The ledger.* Each release concerns one record alone, and two datasets that differ in one record differ in its releases
 only (parallel composition). So a scope has lost what its worst record has: the ledger is charged the loss of one
@@ -28,16 +31,20 @@ ledger refuses changes nothing. The ledger names the store, so one that lacks wh
 new, or the store was used without it) is charged for that before any code is returned.
 
 *The file* is private (mode 0600): it tells who is in the collection. What it compares are HMAC-SHA256 under a key in
-the file, so it holds no features; but a thief can try out guesses and learn which pictures are or once were there. An
-older copy put back in its place has forgotten releases, which may then be drawn again without a spend: keep one copy,
-with the ledger. A symbolic link is another name of the same store; hard links are refused, since each would become a
-copy when the file is replaced. Every call reads and replaces the file: release in batches. Stores of version 0.1 are
-read and go on; of their records only another symbol can be told for an edit until they are released here once.
+the file, so it holds no features and no erased name; but a thief can try out guesses and learn which pictures and names
+are or once were there. An older copy put back in its place has forgotten releases, which may then be drawn again
+without a spend: keep one copy, with the ledger. A symbolic link is another name of the same store; hard links are
+refused, since each would become a copy when the file is replaced. Every call reads and replaces the file: release in
+batches.
+
+*Older files* are read and continued. Of records of version 0.1 only another symbol can be recognised as an edit until
+they are released here once. Before releases.3, erasing kept no count of a name: how often such a name was released
+cannot be known, only how many releases of erased names there were in all (`uncounted_releases`).
 """
 
 import hmac
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -57,8 +64,9 @@ from blindsight.search.rows import IdArray, Ids, check_ids, check_unique, kind_o
 from blindsight.statement import Unit
 from blindsight.validation import check_features
 
-_KIND, _OLD_KIND = "blindsight/releases.2", "blindsight/releases.1"
+_KIND, _OLD_KINDS = "blindsight/releases.3", ("blindsight/releases.2", "blindsight/releases.1")
 _ROWS = ("ids", "digests", "counts", "kept", "old", "codes")
+_COUNTED = ("contents", "content_counts", "erased", "erased_counts")
 
 
 class RecordMechanism(Protocol):
@@ -78,23 +86,26 @@ class RecordMechanism(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Book:
-    """What a store remembers: a row per record ever released; a deleted one has no code and no digest, but its count.
+    """What a store remembers: a row per record released; a deleted one has no code and no digest, but its count.
 
     `rows` has an array each of ids, digests, counts, codes, which are `kept`, and which are `old`: of version 0.1, with
     digests of the true symbol, not the content. Releases of each content are counted apart, in the order of digests,
-    which tells of no id.
+    which tells of no id; so are those of `erased` names and persons. Of `uncounted` ones the name is not known.
     """
 
     key: bytes
     rows: Mapping[str, NDArray[Any]]
     contents: NDArray[np.uint8]
     content_counts: NDArray[np.int64]
+    erased: NDArray[np.uint8]
+    erased_counts: NDArray[np.int64]
+    uncounted: int = 0
 
     @classmethod
     def empty(cls, key: bytes) -> Self:
         none, no_digest, no_flag = np.empty(0, np.int64), np.empty((0, 32), np.uint8), np.empty(0, np.bool_)
         first = (none, no_digest, none, no_flag, no_flag, np.empty(0, np.uint8))
-        return cls(key, dict(zip(_ROWS, first, strict=True)), no_digest, none)
+        return cls(key, dict(zip(_ROWS, first, strict=True)), no_digest, none, no_digest, none)
 
     def __len__(self) -> int:
         return len(self.rows["ids"])
@@ -106,8 +117,8 @@ class Book:
 
     @property
     def most(self) -> int:
-        """How often the id with most releases was released."""
-        return int(self.rows["counts"].max(initial=0))
+        """How often the id, or erased name, with most releases was released."""
+        return max(int(counts.max(initial=0)) for counts in (self.rows["counts"], self.erased_counts))
 
     @property
     def excess(self) -> int:
@@ -144,8 +155,14 @@ class Book:
         return replace(self, rows=rows)
 
     def released(
-        self, ids: IdArray, digests: NDArray[np.uint8], contents: NDArray[np.uint8], codes: NDArray[Any]
+        self,
+        ids: IdArray,
+        digests: NDArray[np.uint8],
+        contents: NDArray[np.uint8],
+        codes: NDArray[Any],
+        before: NDArray[np.int64],
     ) -> "Book":
+        """Return the book after one more release of these, which erased names had `before`."""
         rows = dict(self.rows) if len(self) else {**self.rows, "ids": ids[:0], "codes": codes[:0]}
         if (codes.dtype, codes.shape[1:]) != (rows["codes"].dtype, rows["codes"].shape[1:]):
             raise InputError("the mechanism's releases have another shape than those stored.")
@@ -155,17 +172,35 @@ class Book:
         for name, array in rows.items():
             more = np.zeros((int(new.sum()), *array.shape[1:]), dtype=array.dtype)
             rows[name] = np.concatenate([array, more])
-        rows["counts"][places] += 1
+        rows["counts"][places] = np.maximum(rows["counts"][places], before) + 1
         grown = replace(self, rows=rows).changed(places, ids=ids, digests=digests, codes=codes, kept=True, old=False)
-        return grown._counted(contents)
+        counts = np.concatenate([self.content_counts, np.ones(len(contents), dtype=np.int64)])
+        shown, often = _tallied(np.concatenate([self.contents, contents]), counts, np.add)
+        return replace(grown, contents=shown, content_counts=often)
 
-    def _counted(self, contents: NDArray[np.uint8]) -> "Book":
-        """Return the book with all contents, each once, and their counts after one more release of these."""
-        rows = np.ascontiguousarray(np.concatenate([self.contents, contents]))
-        different, places = np.unique(rows.view("V32").ravel(), return_inverse=True)
-        counts = np.zeros(len(different), dtype=np.int64)
-        np.add.at(counts, places, np.concatenate([self.content_counts, np.ones(len(contents), dtype=np.int64)]))
-        return replace(self, contents=different.view(np.uint8).reshape(-1, 32), content_counts=counts)
+    def before(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """Return how often each name, or the person in whose folder it lies, was released before it was erased."""
+        counts = dict(zip((one.tobytes() for one in self.erased), self.erased_counts.tolist(), strict=True))
+        if not counts:
+            return np.zeros(len(names), dtype=np.int64)
+        return np.array([max(counts.get(one, 0) for one in _known_as(self.key, name)) for name in names], np.int64)
+
+    def without(self, ids: IdArray, names: Sequence[str], person: str | None) -> "Book":
+        """Return the book without the rows of these ids, and with the counts of their names and of the person."""
+        places = self.positions(ids)
+        held = [(place, name) for place, name in zip(places.tolist(), names, strict=True) if place >= 0]
+        if not held:
+            return self
+        gone = [place for place, _ in held]
+        digests, counts = [_erased(self.key, "name", name) for _, name in held], self.rows["counts"][gone].tolist()
+        if person is not None:
+            digests, counts = [*digests, _erased(self.key, "person", person)], [*counts, self.most]
+        more = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, 32)
+        erased, often = _tallied(
+            np.concatenate([self.erased, more]), np.concatenate([self.erased_counts, counts]), np.maximum
+        )
+        rows = {name: np.delete(array, gone, axis=0) for name, array in self.rows.items()}
+        return replace(self, rows=rows, erased=erased, erased_counts=often)
 
 
 class Releases:
@@ -192,14 +227,19 @@ class Releases:
         with self._book():  # refuses at once a file that is damaged or of another mechanism
             pass
 
-    def release(self, ids: ArrayLike, X: ArrayLike, *, versions: ArrayLike | None = None) -> NDArray[Any]:
+    def release(
+        self, ids: ArrayLike, X: ArrayLike, *, versions: ArrayLike | None = None, names: Sequence[str] | None = None
+    ) -> NDArray[Any]:
         """Return one release per record: the stored one where it was not edited, else a new one, paid for.
 
         `versions` holds what tells a record from an edited one, a row of whole numbers each: its pixels, or a digest of
         its file. Without, that is the features to their last digit, which another machine may compute differently.
+        `names` are what records may have been erased by (`erase_releases`); without, none counts as erased before.
         """
         rows = check_features(X, least=0)
         wanted = check_unique(check_ids(ids), len(rows))
+        if names is not None and len(names) != len(rows):
+            raise InputError(f"every record needs a name; got {len(names)} names for {len(rows)} records.")
         if not len(rows):
             raise InputError("there are no records to release.")
         told = _plain_rows(rows) if versions is None else _whole_rows(versions, len(rows))
@@ -212,7 +252,8 @@ class Releases:
             if fresh.any():
                 drawn = np.asarray(self._mechanism.release(rows[fresh], source=self._source))
                 contents = digests_of(book.key, told[fresh], repeat(""))
-                after = after.released(wanted[fresh], digests[fresh], contents, drawn)
+                before = np.zeros(len(rows), dtype=np.int64) if names is None else book.before(names)
+                after = after.released(wanted[fresh], digests[fresh], contents, drawn, before[fresh])
             self._pay(book, after)
             if after is not book:
                 self._keep(after)
@@ -240,7 +281,7 @@ class Releases:
 
     @property
     def most_releases(self) -> int:
-        """How often the id with most releases was released: times the mechanism's loss, what is lost."""
+        """How often the id, or name, with most releases was released: times the mechanism's loss, what is lost."""
         with self._book() as book:
             return book.most
 
@@ -294,47 +335,93 @@ class Releases:
                 yield self._read(real) if real.exists() else self._memory
 
     def _read(self, path: Path) -> Book:
-        document, arrays = _read_store(path)
-        if document.get("mechanism") != self._mechanism.digest:
+        mechanism, book = _read_store(path)
+        if mechanism != self._mechanism.digest:
             raise InputError(
                 f"{path} holds releases of another mechanism. A record released by both has lost to both: keep them "
                 "in a file of their own, under the same scope of the ledger."
             )
-        try:
-            rows = {name: arrays[name] for name in _ROWS}
-            if rows["ids"].dtype.kind == "U":
-                rows["ids"] = rows["ids"].astype(object)
-            return Book(arrays["key"].tobytes(), rows, arrays["contents"], arrays["content_counts"])
-        except KeyError as error:
-            raise CorruptFileError(f"{path} holds no releases: {error} is missing.") from None
+        return book
 
     def _keep(self, book: Book) -> None:
         if self._path is None:
             self._memory = book
-            return
-        ids = book.rows["ids"] if kind_of(book.rows["ids"]) == "integers" else book.rows["ids"].astype(str)
-        arrays = {**book.rows, "ids": ids, "key": np.frombuffer(book.key, dtype=np.uint8)}
-        arrays |= {"contents": book.contents, "content_counts": book.content_counts}
-        write_arrays(only_link(self._path), _KIND, {"mechanism": self._mechanism.digest}, arrays, private=True)
+        else:
+            _write_store(only_link(self._path), self._mechanism.digest, book)
 
 
-def erase_releases(path: Path, ids: ArrayLike) -> None:
-    """Remove records from a store for good: ids, counts and codes.
+def erase_releases(path: Path, ids: ArrayLike, names: Sequence[str], *, person: str | None = None) -> None:
+    """Remove records from a store for good: ids and codes.
 
-    How often a content was released stays, under a keyed digest, so that the ledger is charged should it come back.
+    How often each name was released stays, under a keyed digest, as does how often each content was: should one come
+    back, its count continues. Where persons are the unit, `person` names the folder of which no record stays.
     """
     with file_lock(path, replaced=True) as real:
-        document, arrays = _read_store(real)
-        stay = ~np.isin(arrays["ids"], np.asarray(ids))
-        write_arrays(real, _KIND, document, arrays | {name: arrays[name][stay] for name in _ROWS}, private=True)
+        mechanism, book = _read_store(real)
+        after = book.without(check_ids(ids), names, person)
+        if after is not book:
+            _write_store(real, mechanism, after)
 
 
-def _read_store(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def uncounted_releases(path: Path) -> int:
+    """Return how many releases of a store are of names that were erased without a count, before releases.3."""
+    with file_lock(path, replaced=True) as real:
+        return _read_store(real)[1].uncounted
+
+
+def _read_store(path: Path) -> tuple[str, Book]:
+    """Return the digest of a store's mechanism, and its book."""
+    refusals = []
+    for kind in (_KIND, *_OLD_KINDS):
+        try:
+            document, arrays = read_arrays(path, kind)
+        except CorruptFileError as refusal:
+            refusals.append(refusal)
+        else:
+            break
+    else:
+        raise refusals[0]
     try:
-        return read_arrays(path, _KIND)
-    except CorruptFileError:
-        document, arrays = read_arrays(path, _OLD_KIND)
-        return document, arrays | {"old": np.ones(len(arrays["ids"]), dtype=np.bool_)}
+        if kind != _KIND:
+            none = Book.empty(b"")
+            document["uncounted"] = max(0, int(arrays["content_counts"].sum() - arrays["counts"].sum()))
+            arrays |= {"erased": none.erased, "erased_counts": none.erased_counts}
+            arrays.setdefault("old", np.ones(len(arrays["ids"]), dtype=np.bool_))
+        rows = {name: arrays[name] for name in _ROWS}
+        if rows["ids"].dtype.kind == "U":
+            rows["ids"] = rows["ids"].astype(object)
+        counted, uncounted = {name: arrays[name] for name in _COUNTED}, int(document["uncounted"])
+        return document["mechanism"], Book(arrays["key"].tobytes(), rows, **counted, uncounted=uncounted)
+    except KeyError as error:
+        raise CorruptFileError(f"{path} holds no releases: {error} is missing.") from None
+
+
+def _write_store(path: Path, mechanism: str, book: Book) -> None:
+    ids = book.rows["ids"] if kind_of(book.rows["ids"]) == "integers" else book.rows["ids"].astype(str)
+    arrays = {**book.rows, "ids": ids, "key": np.frombuffer(book.key, dtype=np.uint8)}
+    arrays |= {name: getattr(book, name) for name in _COUNTED}
+    write_arrays(path, _KIND, {"mechanism": mechanism, "uncounted": book.uncounted}, arrays, private=True)
+
+
+def _known_as(key: bytes, name: str) -> list[bytes]:
+    """Return the digests under which a name may have been erased: its own, and that of each folder as a person."""
+    folders = name.split("/")[:-1]
+    persons = ("/".join(folders[:depth]) for depth in range(1, len(folders) + 1))
+    return [_erased(key, "name", name), *(_erased(key, "person", one) for one in persons)]
+
+
+def _erased(key: bytes, kind: str, name: str) -> bytes:
+    return hmac.digest(key, f"erased {kind}\0{name}".encode("utf-8", "surrogatepass"), "sha256")
+
+
+def _tallied(
+    digests: NDArray[np.uint8], counts: NDArray[np.int64], join: np.ufunc
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the different digests, in their order, each with its counts joined."""
+    different, places = np.unique(np.ascontiguousarray(digests).view("V32").ravel(), return_inverse=True)
+    joined = np.zeros(len(different), dtype=np.int64)
+    join.at(joined, places, counts)
+    return different.view(np.uint8).reshape(-1, 32), joined
 
 
 def _recorded(ledger: Ledger, scope: str, unit: Unit, mechanism: str, loss: BoundedLoss) -> tuple[int, int]:
