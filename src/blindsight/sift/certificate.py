@@ -2,7 +2,8 @@
 
 *The guarantee.* With the stated confidence, no function of the symbol, whatever it costs, guesses the private attribute
 with a balanced accuracy above 1/2 + `bound`. It holds for rows drawn independently from the population that the
-verification set stands for, labelled by the same hand, and counted once.
+verification set stands for, labelled by the same hand, and counted once; and for a release that does not depend on
+them: neither the sift nor what is done to its input may be fitted to rows that are counted.
 
 *Proof.* An attacker says yes on some set A of symbols; its PrivLoss is D(A) / 2 with D(A) = P1(A) - P0(A), where P1, P0
 are the distributions of the symbol with and without the attribute. The best attacker has D(A*) = TV(P1, P0), the total
@@ -133,8 +134,8 @@ def certify(
     """Bound every attacker on one private attribute (1 yes, 0 no, -1 unknown) from the symbols released of its rows.
 
     `symbols` is one whole number per row, or levels (n, K), whose combinations are the symbols. The rows must not have
-    been used to make the sift. Alphabets too large for the rows are refused. `share` is the part of the error that this
-    certificate may use, where several on the same rows must hold together (`adaptive.share`).
+    been used to make the sift, nor its support. Alphabets too large for the rows are refused. `share` is the part of
+    the error that this certificate may use, where several on the same rows must hold together (`adaptive.share`).
 
     >>> label, hidden = np.repeat([0, 1, 0, 1], [1600, 1400, 1350, 1650]), np.repeat([0, 1], 3000)
     >>> certificate = certify(label, hidden, confidence=0.95)
@@ -205,7 +206,7 @@ def certified_statement(certificates: tuple[Certificate, ...]) -> PrivacyStateme
         assumptions=(
             "the verification rows are drawn independently, person by person, from those the sift will be used on",
             "their labels are right as often as those that matter",
-            "they were not used to make the sift, nor to choose it among several",
+            "they were not used to make the sift or its support, nor to choose it among several",
         ),
         not_protected=(
             "several releases about one person, which may tell more together",

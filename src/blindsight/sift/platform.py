@@ -43,7 +43,7 @@ from blindsight.progress import Progress, silent
 from blindsight.sift.adaptive import RowPrints, question
 from blindsight.sift.attackers import Attacker, chosen_attackers
 from blindsight.sift.consent import Odometer, Proposal, Situation, blind, readings
-from blindsight.sift.harden import check_fits, coarser, included_sift, prepare
+from blindsight.sift.harden import check_fits, coarser, hardened, included_sift, prepare
 from blindsight.sift.labels import enough_of_either
 from blindsight.sift.personal import PersonalSift
 from blindsight.sift.policy import Policy
@@ -89,7 +89,9 @@ class Released:
 
 
 class Platform:
-    """Verifies on `data` and, in included mode, fits sifts with `learner` to `development`: rows of other people.
+    """Verifies on `data` and, in included mode, fits sifts with `learner` to `development`: rows of other people, which
+    are the platform's own, never an app's. They are the reference too (`VerificationSet.reference`); without any, a
+    fifth of `data`, by persons, is set aside as reference and not counted.
 
     With a `folder` everything survives a restart, and several processes may share it; otherwise it lasts as long as
     this object. `records` default to a journal in the folder. With a `pace` in seconds, proposals are answered after a
@@ -116,11 +118,12 @@ class Platform:
             raise InputError(f"the pace of answers is a number of seconds, 0 for none; got {pace}.")
         self._pace, self._wait = pace, wait
         folder = None if folder is None else as_path(folder)
-        self.data = data
-        self._development = development
-        self._learner = PPLS(5, np.inf) if learner is None else learner
         if development is not None:
             development.check_apart_from(data)
+            data = data if data.reference is not None else replace(data, reference=development)
+        self.data = data = data.with_reference()
+        self._development = development
+        self._learner = PPLS(5, np.inf) if learner is None else learner
         if records is None and folder is not None:
             records = JournalRecords(folder / "platform.journal")
         self._register = Register(records, clock)
@@ -493,7 +496,7 @@ class Platform:
         """Return rows as sifts get them, which depends on nothing else and so may be kept."""
         given = check_shape(rows, self.data.dimension)
         check_finite(given.data if sparse.issparse(given) else given, "features")
-        return self.data.support.clip(given)
+        return self.data.seen(given)
 
     def _symbol(self, wanted: Wanted, grant: Grant, sift: Sift) -> tuple[NDArray[Any], dict[str, float]]:
         """The person's permanent symbol of the granted sift as a row, and what it costs if it is drawn now."""
@@ -594,7 +597,8 @@ class Platform:
         return Odometer(person, tuple(frames), found, self.verifier.confidence)
 
     def _terms(self, private: tuple[str, ...], found: Examination) -> Terms:
-        return Terms(private, self.data.digest, verifier_name(self.verifier, certified=found.certified))
+        name = verifier_name(self.verifier, certified=found.certified)
+        return Terms(private, self.data.digest, name, self.data.reference_digest)
 
     def _holds(self, grant: Grant) -> bool:
         assert self.verifier  # the newest
@@ -638,6 +642,8 @@ class Platform:
         hidden = sorted(set(grant.public) & set(private))
         if hidden:
             return None, f"{hidden[0]} itself is private now", True
+        if not grant.terms.reference and grant.mode == "unincluded" and hardened(self._store.sift(grant.sift)):
+            return None, "its sift was hardened on the rows that would judge it; propose it again", False
         try:
             (part,) = self._parts({grant.number: self._frames(grant)})
             found = self._judge(part, lambda: part, others, private, progress, {})
