@@ -36,6 +36,7 @@ from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.register import JournalRecords, Register, Terms
 from blindsight.sift.sift import LayeredSift, Layers, LinearSift, Quantiser, Sift
+from blindsight.sift.stream import ReleaseBudget
 from blindsight.sift.union import Part, verify_together
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
@@ -979,6 +980,63 @@ def test_another_permanent_symbol_is_a_further_charge_and_drawn_ones_pay_once():
     second = made.propose("Ann", "Y", minus, frames=2, then="permanent", another=True)
     assert second.examination.together.certificates[0].symbols > 8  # both, on the same frames and on others
     assert second.situation.others == ((one.number, 2),)
+
+
+def flashes(people: int, seed: int, each: int) -> VerificationSet:
+    """A sixth of the pictures show smiling beyond doubt, either way, the others not at all."""
+    rng = np.random.default_rng(seed)
+    who, traits = np.repeat(np.arange(people), each), np.repeat(rng.integers(0, 2, (people, 4)), each, axis=0)
+    X = 0.3 * rng.normal(size=(len(who), 4))
+    X[:, 0] += np.where(rng.random(len(who)) < 0.15, 2.0 * (2 * traits[:, 0] - 1), 0)
+    labels = dict(zip(("smiling", "gender", "age", "hair"), traits.T.astype(np.int8), strict=True))
+    return VerificationSet(X.astype(np.float32), labels, who + 100_000 * seed, PIXELS)
+
+
+FLASH = LinearSift(np.zeros(4), np.ones(4), np.eye(4)[:, :1], Quantiser([[-1, 1]]), PIXELS)
+
+
+@pytest.mark.parametrize("asked", ["gender", "age"])
+def test_a_permanent_symbol_of_one_frame_is_not_given_under_a_certificate_of_nine(tmp_path, asked):
+    data = flashes(4000, seed=1, each=9)
+    made = Platform(data, verifier=LIGHT, folder=tmp_path, permanent=["gender", "age", "smiling"])
+    made.set_preferences("Ann", ["smiling"])
+    made.set_preferences("Bob", ["smiling"])
+    for app, public in (("X", "gender"), ("Y", asked)):
+        made.add_app(app, [public])
+    assert made.propose("Bob", "X", FLASH, frames=1, then="permanent").verdict == "inconclusive"
+    assert made.propose("Bob", "X", FLASH, frames=9, then="permanent").verdict == "accept"
+    made.set_preferences("Ann", ["hair"])  # which no frame shows
+    granted(made, FLASH, frames=1, then="permanent")
+    flash = np.float32([[2, 0, 0, 0]] * 9)
+    assert made.release("Ann", "X", flash, pipeline=PIXELS).tolist() == [[2]]
+    assert made.symbols("Ann")[0].frames == 1
+    made.set_preferences("Ann", ["smiling"])
+    assert not made.grant(1).live
+    for each in (made, Platform(data, verifier=LIGHT, folder=tmp_path, permanent=["gender", "age"])):
+        with pytest.raises(PrivacyError, match="drawn from 1 frame"):
+            each.propose("Ann", "Y", FLASH, frames=9, then="permanent", another=True)
+    assert made.grants("Ann", "Y") == ()
+
+
+def test_symbols_of_earlier_versions_are_given_where_their_grants_say_how_they_were_drawn(tmp_path, monkeypatch):
+    bit = with_few_levels(linear({2: 1.0}), DEVELOPMENT.features, 2)
+    made, sure = platform(tmp_path, permanent=["gender"]), np.full((2, 20), 2, dtype=np.float32)
+    granted(made, bit, frames=2, then="permanent")
+    with monkeypatch.context() as before:  # which did not note the frames
+        before.setattr(made._symbols, "_keep", lambda one: made._store.keep_symbol(replace(one, frames=0)))
+        made.release("Ann", "X", sure, pipeline=PIXELS)
+    again = platform(tmp_path, permanent=["gender"])
+    assert (again._store.symbols("Ann")[0].frames, again.symbols("Ann")[0].frames) == (0, 2)
+    assert again.release("Ann", "X", -sure, pipeline=PIXELS).tolist() == [[1]]
+    first = again.grants("Ann")[0]
+    other = replace(first, number=2, app="Y", budget=ReleaseBudget(1, "permanent"))
+    again._register.record("grant", replaces=[], **{key: one for key, one in other.to_dict().items() if key != "time"})
+    assert again.symbols("Ann")[0].frames == 0  # drawn for X or for Y
+    for app in "XY":
+        with pytest.raises(PrivacyError, match="unknown number of frames"):
+            again.release("Ann", app, sure, pipeline=PIXELS)
+    with pytest.raises(PrivacyError, match="unknown number of frames"):
+        again.propose("Ann", "Z", bit, frames=2, then="permanent", another=True)
 
 
 def test_what_may_change_or_tells_several_things_has_no_permanent_symbol():

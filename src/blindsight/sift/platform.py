@@ -132,7 +132,7 @@ class Platform:
         self.verifier = Verifier() if verifier is None else verifier
         self._store = SiftStore(folder)
         if not isinstance(permanent, PermanentSymbols):
-            permanent = PermanentSymbols(permanent, self._store.keep_symbol, self._store.symbols)
+            permanent = PermanentSymbols(permanent, self._store.keep_symbol, self._kept_symbols)
         self._symbols = permanent
         for name in permanent.unchanging & set(data.labels):
             if data.persons is not None and changes(data.labels[name], data.persons):
@@ -265,8 +265,8 @@ class Platform:
         With `personal` every symbol is drawn by randomised response with this epsilon (`PersonalSift`), which bounds
         what it tells about every single person, whatever the picture. With `then="permanent"` the app gets one symbol,
         smoothed over `frames` pictures, for ever: the one that the person has of the attribute already, by whichever
-        sift, unless it asks for `another`, a further charge. Nothing is released by this; the person answers with
-        `allow`, `fewer_details` or `refuse`.
+        sift, unless it asks for `another` sift's, a further charge. Nothing is released by this; the person answers
+        with `allow`, `fewer_details` or `refuse`.
         """
         begun = time.monotonic()
         try:
@@ -290,6 +290,7 @@ class Platform:
             others = self._parts(dict(situation.others))
             used = 0 if budget.permanent else self._register.frames_to(person, app)
             first = self._register.permanent(person, situation.app.public) if budget.permanent and not another else None
+            drawn = self._symbols.charges(person) if budget.permanent and first is None else ()
         budget = budget if first is None else first.budget
         frames = budget.frames - used
         if frames <= 0:
@@ -303,6 +304,13 @@ class Platform:
                 self._symbols.check(situation.app.public, proposed)
             if first is not None:
                 proposed = self._store.sift(first.sift)
+            for one in drawn:
+                if one.sift == proposed.digest and one.frames != frames:
+                    counted = f"{one.frames} frame(s)" if one.frames else "an unknown number of frames"
+                    raise PrivacyError(
+                        f"{person} has a permanent symbol of this sift, drawn from {counted}; it is given under no "
+                        f"certificate for {frames}. Ask for that number, or for another sift's symbol."
+                    )
         except (InputError, PrivacyError) as error:
             self._decided("denied", str(error), told)
             raise
@@ -502,15 +510,23 @@ class Platform:
         """The person's permanent symbol of the granted sift as a row, and what it costs if it is drawn now."""
         before, count = self._symbols.charges(wanted.person), grant.budget.frames
 
-        def first() -> NDArray[np.float32]:
-            rows = self._seen(wanted)
-            if len(rows) < count:
-                raise InputError(f"a permanent symbol is drawn from {count} frames, once; got {len(rows)}. Give more.")
-            return rows[:count]
-
-        one = self._symbols.symbol(wanted.person, grant.public[0], sift, first, another=True)
+        one = self._symbols.symbol(
+            wanted.person, grant.public[0], sift, lambda: self._seen(wanted), count=count, another=True
+        )
         row = np.stack(np.unravel_index([one.symbol], sift.levels or (1,)), axis=1).astype(np.int64)
         return row, {"epsilon": one.epsilon} if one.epsilon and one not in before else {}
+
+    def _kept_symbols(self, person: str) -> list[PermanentSymbol]:
+        """A person's symbols; where frames were not recorded yet, with those of its grants, if all say the same."""
+        known = []
+        for one in self._store.symbols(person):
+            budgets = {
+                grant.budget.frames
+                for grant in self._register.of(person)
+                if grant.budget.permanent and (grant.sift, grant.public) == (one.sift, (one.attribute,))
+            }
+            known.append(replace(one, frames=budgets.pop()) if not one.frames and len(budgets) == 1 else one)
+        return known
 
     def holding(self, person: str, app: str) -> Grant:
         """Return the grant through which an app gets something about a person just now, or refuse."""

@@ -121,7 +121,7 @@ def verify_together(
     may learn from `development` rows as well, as an app may from data of its own.
     """
     members = list(parts)
-    stay = list({part.sift.digest: part for part in members if part.permanent}.values())
+    stay = list({part.named: part for part in members if part.permanent}.values())
     passing = [part for part in members if not part.permanent]
     sifts = {part.sift.digest: part.sift for part in passing}.values()
     block = max((part.frames for part in stay), default=0)
