@@ -125,10 +125,10 @@ def verifier_name(verifier: Verifier, *, certified: bool) -> str:
     """Name what decides a verifier's verdicts; certificates do not depend on attackers.
 
     >>> verifier_name(Verifier("paper"), certified=True)
-    'certificate, threshold 0.1, confidence 0.95, surest 0.9 but for 0.02, within the support of other rows'
+    'certificate, threshold 0.1, confidence 0.95, surest 0.9 but for 0.02 of any cell, within the support of other rows'
     """
     rule = f"threshold {verifier.threshold:g}, confidence {verifier.confidence:g}"
-    rule += f", surest {verifier.surest:g} but for {verifier.exempt:g}, within the support of other rows"
+    rule += f", surest {verifier.surest:g} but for {verifier.exempt:g} of any cell, within the support of other rows"
     if certified:
         return f"certificate, {rule}"
     attackers = (f"{one.name} [{one.view}{', tuned' * one.tune}]" for one in chosen_attackers(verifier.attackers))
