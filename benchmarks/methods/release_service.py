@@ -37,7 +37,7 @@ from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 
 APP, FRAMES, SIDE = "camera", 10, 8
-_JUDGING = 220  # persons
+_JUDGING = 280  # persons, a fifth of which are reference
 _OWNER = ExchangeKey.generate().public.hex()  # everybody's
 _BLIND = Attacker("blind", lambda seed: DummyClassifier(strategy="most_frequent"))
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from blindsight.errors import InputError
 from blindsight.metrics import balanced_accuracy, balanced_accuracy_interval
 from blindsight.sift.certificate import Certificate, certify, certify_joint, symbol_codes
+from blindsight.sift.consent import readings
 from blindsight.sift.harden import with_few_levels
 from blindsight.sift.sift import LinearSift
 from blindsight.sift.verify import Verifier
@@ -195,6 +196,54 @@ def test_the_share_of_exposed_people_is_covered(m):
         found = certify(symbols, np.repeat([1, 0], 1000), confidence=0.95)
         failed += found.exposed < 0.05  # the truth
     assert failed < 15
+
+
+@pytest.mark.parametrize("shown", ["those who differ", "odd parity of three", "one cell and a few others"])
+def test_a_rare_symbol_that_tells_several_attributes_together_is_not_accepted(shown):
+    """None of the attributes is told by itself, on average or surely; who knows all but one of them is told that."""
+    rng = np.random.default_rng(11)
+    bits = rng.integers(0, 2, (3, 24_000)).astype(np.int8)
+    a, b, c = bits
+    odd = (a ^ b if shown == "those who differ" else a ^ b ^ c) == 1
+    chance = np.where(odd, 0.12, 0.0)
+    if shown.startswith("one cell"):
+        chance = np.where((a == 1) & (b == 0), 0.12, np.where((a == 0) & (b == 1), 0.04, 0.0))
+    symbols = (rng.random(24_000) < chance).astype(np.int64)
+    hidden = dict(zip("abc", bits if shown.startswith("odd") else bits[:2], strict=False))
+    alone = [certify(symbols, column, confidence=0.95) for column in hidden.values()]
+    found = certify_joint(symbols, hidden, confidence=0.95)
+    assert max(one.bound for one in alone) < 0.05
+    assert max(one.exposed for one in alone) < 0.02
+    assert found.bound < 0.10
+    assert (found.surest, 0.1 < found.exposed < 0.2) == (0.9, True)
+    verified = Verifier().verify(symbols, hidden, certified=True)
+    assert (verified.verdict, verified.exposed) == ("inconclusive", found.exposed)
+    assert f"{np.ceil(1e3 * found.exposed) / 10:.1f}%" in verified.sentence
+    reading = readings(verified)[-1]
+    assert (reading.attribute, reading.surest, reading.exposed) == (found.attribute, 0.9, found.exposed)
+    assert Verifier(exempt=0.2).verify(symbols, hidden, certified=True).verdict == "accept"
+    assert Verifier().verify(symbols, {"a": a}, certified=True).verdict == "accept"
+
+
+def test_a_joint_certificate_of_what_tells_nothing_is_accepted():
+    bits = np.random.default_rng(12).integers(0, 2, (2, 1200)).astype(np.int8)
+    hidden, symbols = dict(zip("ab", bits, strict=True)), np.arange(1200) % 2
+    assert min((2 * bits[0] + bits[1] == cell).sum() for cell in range(4)) > 253  # the fewest that show it
+    assert Verifier(share=0.25).verify(symbols, hidden, certified=True).verdict == "accept"
+
+
+@pytest.mark.parametrize("m", [2, 20])
+def test_the_share_of_people_exposed_by_a_joint_question_is_covered(m):
+    """The largest of 12 pairs and 10 questions, at the alpha of one: it fails in 5% of cases at most, so that 11 of 30
+    would be a false alarm below 1e-6. The truth is .05, of those who differ.
+    """
+    rng, failed = np.random.default_rng(m), 0
+    first, second = np.repeat([0, 0, 1, 1], 500), np.tile(np.repeat([0, 1], 500), 2)
+    for _ in range(30):
+        rare = rng.random(2000) < np.where(first != second, 0.05, 0.004)
+        symbols = np.where(rare, 0, rng.integers(1, m, 2000))
+        failed += certify_joint(symbols, {"a": first, "b": second}, confidence=0.95).exposed < 0.05
+    assert failed < 11
 
 
 def clustered(rng, people, pictures, alike):

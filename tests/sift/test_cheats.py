@@ -95,8 +95,8 @@ def parity_network():
 def scrambled():
     """Two rows a person; feature 0 tells what is hidden, the others nothing."""
     rng = np.random.default_rng(1)
-    who, hidden = np.repeat(np.arange(3000), 2), np.repeat(rng.integers(0, 2, 3000), 2).astype(np.int8)
-    X = rng.normal(size=(6000, BITS + 1)).astype(np.float32)
+    who, hidden = np.repeat(np.arange(3750), 2), np.repeat(rng.integers(0, 2, 3750), 2).astype(np.int8)
+    X = rng.normal(size=(7500, BITS + 1)).astype(np.float32)
     X[:, 0] += 4 * (hidden - 0.5)
     return VerificationSet(X, {"hidden": hidden}, who)
 

@@ -5,6 +5,7 @@ import math
 import stat
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -26,14 +27,16 @@ from blindsight.errors import (
 )
 from blindsight.metrics import balanced_accuracy
 from blindsight.sift.attackers import Attacker, train_public_classifier
+from blindsight.sift.certificate import certify
 from blindsight.sift.consent import Reading, consent_sentence
-from blindsight.sift.harden import included_sift, with_few_levels
+from blindsight.sift.harden import included_sift, prepare, with_few_levels
 from blindsight.sift.personal import PersonalSift, respond
 from blindsight.sift.platform import Platform, Released, Wanted
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
-from blindsight.sift.register import JournalRecords, Register
+from blindsight.sift.register import JournalRecords, Register, Terms
 from blindsight.sift.sift import LayeredSift, Layers, LinearSift, Quantiser, Sift
+from blindsight.sift.stream import ReleaseBudget
 from blindsight.sift.union import Part, verify_together
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
@@ -125,7 +128,8 @@ def test_unincluded_mode_applies_the_platforms_own_version_of_the_sift():
     grant = granted(made, GENDER)
     assert (grant.mode, grant.pipeline, grant.live) == ("unincluded", PIXELS, True)
     assert grant.sift != GENDER.digest
-    assert grant.terms.verification_set == DATA.digest
+    assert grant.terms.verification_set == made.data.digest != DATA.digest
+    assert grant.terms.reference == made.data.reference_digest
     assert grant.report["setting"]["random_state"] == 0
     out = release(made)
     assert (out.shape, out.dtype) == ((1, 2), np.int64)
@@ -179,7 +183,7 @@ def test_unknown_names_and_attributes_that_cannot_be_hidden_are_refused():
         made.propose("Ann", "X")
     rare = np.r_[np.ones(3), np.zeros(len(DATA.features) - 3)].astype(np.int8)
     made = Platform(VerificationSet(DATA.features, dict(DATA.labels) | {"rare": rare}, DATA.persons), verifier=LIGHT)
-    with pytest.raises(InputError, match="'rare' has 3"):
+    with pytest.raises(InputError, match="'rare' has"):
         made.set_preferences("Ann", ["rare"])
     with pytest.raises(UnknownNameError):
         made.grants("Ann")  # nothing was noted
@@ -243,6 +247,11 @@ def test_sifts_in_which_anything_could_hide_are_refused():
             odd.propose("Ann", "X", hidden)
     with pytest.raises(InputError, match="no development rows"):
         odd.propose("Ann", "X")
+    odd = Platform(odd.data.reference, verifier=LIGHT, development=DEVELOPMENT)  # whose reference does vary there
+    odd.set_preferences("Ann", ["smiling"])
+    odd.add_app("X", ["gender"])
+    with pytest.raises(PrivacyError, match="features that never vary"):
+        odd.propose("Ann", "X", linear({2: 1.0, 19: 5.0}))
 
 
 def test_a_sift_that_overflows_where_somebody_smiles_is_counted_and_never_fails():
@@ -281,9 +290,131 @@ def test_a_frame_around_the_photo_does_not_switch_a_sift_to_leak():
         frame = framed(people.features[row : row + 1])
         guesses |= {int(made.release(f"person {row}", "X", frame, pipeline=PIXELS)[0, 0])}
     assert len(guesses) == 1  # whatever they do, the release is the same
-    clipped = DATA.support.clip(DATA.features)
-    assert np.mean((clipped == DATA.features).all(axis=1)) > 0.99
-    assert not DATA.support.inside(framed(people.features)).any()
+    assert np.mean((made.seen(DATA.features) == DATA.features).all(axis=1)) > 0.99
+    assert not made.data.support.inside(framed(people.features)).any()
+
+
+# --- what sifts and their support are fitted to is not counted ---
+
+
+def rare_features(rows: int, seed: int) -> VerificationSet:
+    """Everybody has one of many features: who is ill strongly, others weakly."""
+    rng, size = np.random.default_rng(seed), 1000
+    ill = rng.integers(0, 2, rows).astype(np.int8)
+    X = 0.01 * rng.normal(size=(rows, size))
+    X[np.arange(rows), rng.integers(0, size, rows)] += np.where(ill == 1, 1, 0.25)
+    return VerificationSet(X.astype(np.float32), {"ill": ill})
+
+
+def wide_features(rows: int, seed: int) -> VerificationSet:
+    """Who is ill lies further from the mean, in every direction."""
+    rng = np.random.default_rng(seed)
+    ill = rng.integers(0, 2, rows).astype(np.int8)
+    X = rng.normal(size=(rows, 60)) * (1 + 0.3 * ill)[:, None]
+    return VerificationSet(X.astype(np.float32), {"ill": ill})
+
+
+def near_the_mean(signs: tuple[int, ...], width: int, start: float, edge: float) -> LayeredSift:
+    """1 for the mean row and nobody: where no feature, in these directions, is beyond `start`."""
+    first = np.hstack([sign * np.eye(width) for sign in signs])
+    weights, biases = (first, -np.ones((len(first.T), 1))), (np.full(len(first.T), -start), np.zeros(1))
+    return LayeredSift(Layers(np.zeros(width), np.ones(width), weights, biases), Quantiser([[edge]]))
+
+
+def at_the_mean(made: Platform) -> LinearSift:
+    """The middle one of three symbols for the mean row alone."""
+    width = made.data.dimension
+    mean = made.data.support.mean.astype(np.float32)
+    return LinearSift(mean, np.ones(width), np.ones((width, 1)), Quantiser([[-1e-5, 1e-5]]))
+
+
+@pytest.mark.parametrize("aside", [False, True])
+@pytest.mark.parametrize("form", ["sparse, network", "dense, network", "dense, linear"])
+def test_a_release_for_rows_outside_the_support_is_counted_as_often_as_it_comes(form, aside):
+    """Bounds fail with probability 1e-7, and so do shares of 20,000 fresh people beyond 5.5 deviations. Where 4% of the
+    ill lie outside, 20 of 500, one or fewer are counted with probability 1e-7.
+    """
+    drawn, dense = (wide_features, True) if form.startswith("dense") else (rare_features, False)
+    data, development = drawn(1000, seed=1), drawn(1000, seed=2)
+    made = Platform(data, verifier=LIGHT, **({} if aside else {"development": development}))
+    assert (len(made.data.features), len(made.data.reference.features)) == ((800, 200) if aside else (1000, 1000))
+    made.set_preferences("Ann", ["ill"])
+    made.add_app("X", ["shown"])
+    network = near_the_mean((1, -1), 60, 0.0, -15.0) if dense else near_the_mean((1,), 1000, 0.2, -1e-3)
+    sift = at_the_mean(made) if form.endswith("linear") else network
+    verdict = made.propose("Ann", "X", sift).verdict
+    if not (dense and aside):  # whose fewer directions leave nearly everybody inside
+        assert verdict != "accept"
+    private = made.data.labels["ill"]
+    certificate = certify(sift.symbols(made.data.through("")), private, confidence=1 - 1e-7)
+    fresh = drawn(20_000, seed=3)
+    given = sift.symbols(made.seen(fresh.features)) == 1
+    ill, well = (given[fresh.labels["ill"] == value].mean() for value in (1, 0))
+    error = 5.5 * math.sqrt(0.25 / 10_000)
+    assert certificate.bound > (ill - well) / 2 - error
+    if ill - error > 9 * (well + error):
+        assert certificate.exposed > ill - error
+        assert verdict != "accept"
+
+
+def test_what_is_applied_does_not_depend_on_the_rows_that_are_counted():
+    """The proof of a certificate takes a fixed sift: support and hardened sifts are made of other people's rows."""
+    other = pictures(2000, 20_000, seed=7)
+    made, again = (Platform(rows, verifier=LIGHT, development=DEVELOPMENT) for rows in (DATA, other))
+    strange = np.concatenate([FRAMES, 5 * FRAMES])
+    assert np.array_equal(made.seen(strange), again.seen(strange))
+    first, second = (prepare(GENDER, one.data.private(["smiling"]), one.data) for one in (made, again))
+    assert first.digest == second.digest != GENDER.digest
+    assert made.data.digest != Platform(DATA, verifier=LIGHT, development=other).data.digest
+    with pytest.raises(InputError, match="with_reference"):
+        prepare(GENDER, DATA.private(["smiling"]), DATA)
+    alone = Platform(DATA, verifier=LIGHT)
+    counted, reference = (set(rows.persons) for rows in (alone.data, alone.data.reference))
+    assert not counted & reference
+    assert (counted | reference, len(reference)) == (set(DATA.persons), 400)
+    assert alone.data.digest == Platform(DATA, verifier=LIGHT).data.digest  # of the same rows after every start
+
+
+def test_reference_rows_that_are_counted_are_refused():
+    nameless = VerificationSet(DATA.features, DATA.labels, None, PIXELS)
+    for rows in (nameless, DATA, replace(DATA, persons=DATA.persons + 10_000)):
+        with pytest.raises(InputError, match=r"100% of the rows|persons"):
+            Platform(rows if rows is DATA else nameless, verifier=LIGHT, development=rows)
+    with pytest.raises(InputError, match="100% of the rows"):
+        replace(nameless, reference=nameless)
+    with pytest.raises(InputError, match="pipeline"):
+        replace(nameless, reference=VerificationSet(FRAMES[:, :5], {}, None, PIXELS))
+    bits = np.random.default_rng(0).integers(0, 2, (1500, 5)).astype(np.float32)  # of few values, which coincide
+    some = VerificationSet(bits[:1000], {"hidden": (np.arange(1000) % 2).astype(np.int8)})
+    for development in (None, VerificationSet(bits[1000:], {})):
+        assert Platform(some, development=development).data.reference is not None
+
+
+def test_grants_of_sifts_that_were_fitted_to_the_rows_that_judge_them_end(tmp_path, monkeypatch):
+    """Records of earlier versions do not name what sifts were fitted to."""
+    few = with_few_levels(GENDER, DEVELOPMENT.features, 2)
+    with monkeypatch.context() as before:
+        before.setattr(
+            Platform,
+            "_terms",
+            lambda self, private, found: Terms(private, DATA.digest, self._names[not found.certified]),
+        )
+        made = platform(tmp_path)
+        for app, sift in (("X", GENDER), ("Y", few)):
+            granted(made, sift, app)
+    again = Platform(DATA, verifier=LIGHT, development=DEVELOPMENT, folder=tmp_path)
+    for app in "XY":
+        with pytest.raises(PrivacyError, match="suspended"):
+            release(again, app=app)
+    review = again.review()
+    assert [grant.app for grant in review.revoked] == ["X"]
+    assert "hardened on the rows" in review.revoked[0].revoked.reason
+    assert not review.revoked[0].revoked.leaks
+    assert {grant.terms.reference for grant in review.kept} == {again.data.reference_digest}
+    assert release(again, app="Y").tolist() == few.apply(FRAMES[:1]).tolist()
+    moved = Platform(DATA, verifier=LIGHT, development=pictures(1000, 30_000, seed=8), folder=tmp_path)
+    with pytest.raises(PrivacyError, match="suspended"):  # another support
+        release(moved, app="Y")
 
 
 # --- collusion ---
@@ -490,7 +621,8 @@ def test_a_proposal_goes_stale(tmp_path):
     made.allow(first)
     third = made.propose("Ann", "Z", GENDER)
     made.set_preferences("Ann", ["smiling", "age"])
-    other = Platform(pictures(3000, 20_000, seed=5), verifier=LIGHT, folder=tmp_path)  # verified on other rows
+    rows = pictures(3000, 20_000, seed=5)  # verified on other rows
+    other = Platform(rows, verifier=LIGHT, development=DEVELOPMENT, folder=tmp_path)
     for stale in (second, third, other.propose("Ann", "Z", GENDER)):
         with pytest.raises(PrivacyError, match="changed"):
             made.allow(stale)
@@ -653,10 +785,16 @@ from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 
 folder, pipeline = Path(sys.argv[1]), sys.argv[2]
-arrays = dict(np.load(folder / "set.npz"))
-X, persons = arrays.pop("X"), arrays.pop("persons")
-verifier = Verifier([Attacker(name, None) for name in ("logistic",)])
-made = Platform(VerificationSet(X, arrays, persons, pipeline), verifier=verifier, folder=folder)
+
+
+def rows(name):
+    arrays = dict(np.load(folder / name))
+    return VerificationSet(arrays.pop("X"), arrays, arrays.pop("persons"), pipeline)
+
+
+data, development = rows("set.npz"), rows("development.npz")
+X, verifier = data.features, Verifier([Attacker(name, None) for name in ("logistic",)])
+made = Platform(data, verifier=verifier, development=development, folder=folder)
 while True:
     made.release("Ann", "X", X[:1], pipeline=pipeline)
     print("released", flush=True)
@@ -664,7 +802,8 @@ while True:
 
 
 def test_no_release_of_a_killed_process_is_forgotten(tmp_path):
-    np.savez(tmp_path / "set.npz", X=DATA.features, persons=DATA.persons, **DATA.labels)
+    for name, rows in (("set.npz", DATA), ("development.npz", DEVELOPMENT)):
+        np.savez(tmp_path / name, X=rows.features, persons=rows.persons, **rows.labels)
     granted(platform(tmp_path), GENDER, then="repeat")
     with Popen([executable, "-c", RELEASING, str(tmp_path), PIXELS], stdout=PIPE) as process:
         acknowledged = [process.stdout.readline() for _ in range(20)]
@@ -703,7 +842,7 @@ def test_a_grant_does_not_hold_under_other_terms(tmp_path, change):
     if change == "sift":  # exchanged on disk
         other, sifts = granted(made, linear({6: 1.0}), "Y"), tmp_path / "sifts"
         (sifts / f"{other.sift}.npz").replace(sifts / f"{grant.sift}.npz")
-    again = Platform(rows, verifier=verifier, folder=tmp_path)
+    again = Platform(rows, verifier=verifier, development=DEVELOPMENT, folder=tmp_path)
     with pytest.raises(CorruptFileError if change == "sift" else PrivacyError):
         release(again)
     if change != "sift":
@@ -841,6 +980,63 @@ def test_another_permanent_symbol_is_a_further_charge_and_drawn_ones_pay_once():
     second = made.propose("Ann", "Y", minus, frames=2, then="permanent", another=True)
     assert second.examination.together.certificates[0].symbols > 8  # both, on the same frames and on others
     assert second.situation.others == ((one.number, 2),)
+
+
+def flashes(people: int, seed: int, each: int) -> VerificationSet:
+    """A sixth of the pictures show smiling beyond doubt, either way, the others not at all."""
+    rng = np.random.default_rng(seed)
+    who, traits = np.repeat(np.arange(people), each), np.repeat(rng.integers(0, 2, (people, 4)), each, axis=0)
+    X = 0.3 * rng.normal(size=(len(who), 4))
+    X[:, 0] += np.where(rng.random(len(who)) < 0.15, 2.0 * (2 * traits[:, 0] - 1), 0)
+    labels = dict(zip(("smiling", "gender", "age", "hair"), traits.T.astype(np.int8), strict=True))
+    return VerificationSet(X.astype(np.float32), labels, who + 100_000 * seed, PIXELS)
+
+
+FLASH = LinearSift(np.zeros(4), np.ones(4), np.eye(4)[:, :1], Quantiser([[-1, 1]]), PIXELS)
+
+
+@pytest.mark.parametrize("asked", ["gender", "age"])
+def test_a_permanent_symbol_of_one_frame_is_not_given_under_a_certificate_of_nine(tmp_path, asked):
+    data = flashes(4000, seed=1, each=9)
+    made = Platform(data, verifier=LIGHT, folder=tmp_path, permanent=["gender", "age", "smiling"])
+    made.set_preferences("Ann", ["smiling"])
+    made.set_preferences("Bob", ["smiling"])
+    for app, public in (("X", "gender"), ("Y", asked)):
+        made.add_app(app, [public])
+    assert made.propose("Bob", "X", FLASH, frames=1, then="permanent").verdict == "inconclusive"
+    assert made.propose("Bob", "X", FLASH, frames=9, then="permanent").verdict == "accept"
+    made.set_preferences("Ann", ["hair"])  # which no frame shows
+    granted(made, FLASH, frames=1, then="permanent")
+    flash = np.float32([[2, 0, 0, 0]] * 9)
+    assert made.release("Ann", "X", flash, pipeline=PIXELS).tolist() == [[2]]
+    assert made.symbols("Ann")[0].frames == 1
+    made.set_preferences("Ann", ["smiling"])
+    assert not made.grant(1).live
+    for each in (made, Platform(data, verifier=LIGHT, folder=tmp_path, permanent=["gender", "age"])):
+        with pytest.raises(PrivacyError, match="drawn from 1 frame"):
+            each.propose("Ann", "Y", FLASH, frames=9, then="permanent", another=True)
+    assert made.grants("Ann", "Y") == ()
+
+
+def test_symbols_of_earlier_versions_are_given_where_their_grants_say_how_they_were_drawn(tmp_path, monkeypatch):
+    bit = with_few_levels(linear({2: 1.0}), DEVELOPMENT.features, 2)
+    made, sure = platform(tmp_path, permanent=["gender"]), np.full((2, 20), 2, dtype=np.float32)
+    granted(made, bit, frames=2, then="permanent")
+    with monkeypatch.context() as before:  # which did not note the frames
+        before.setattr(made._symbols, "_keep", lambda one: made._store.keep_symbol(replace(one, frames=0)))
+        made.release("Ann", "X", sure, pipeline=PIXELS)
+    again = platform(tmp_path, permanent=["gender"])
+    assert (again._store.symbols("Ann")[0].frames, again.symbols("Ann")[0].frames) == (0, 2)
+    assert again.release("Ann", "X", -sure, pipeline=PIXELS).tolist() == [[1]]
+    first = again.grants("Ann")[0]
+    other = replace(first, number=2, app="Y", budget=ReleaseBudget(1, "permanent"))
+    again._register.record("grant", replaces=[], **{key: one for key, one in other.to_dict().items() if key != "time"})
+    assert again.symbols("Ann")[0].frames == 0  # drawn for X or for Y
+    for app in "XY":
+        with pytest.raises(PrivacyError, match="unknown number of frames"):
+            again.release("Ann", app, sure, pipeline=PIXELS)
+    with pytest.raises(PrivacyError, match="unknown number of frames"):
+        again.propose("Ann", "Z", bit, frames=2, then="permanent", another=True)
 
 
 def test_what_may_change_or_tells_several_things_has_no_permanent_symbol():

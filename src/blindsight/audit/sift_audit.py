@@ -36,6 +36,7 @@ from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.sift.attackers import VIEWS, Attacker
 from blindsight.sift.fitted import EVIDENCE, VERIFIED, FittedSift, fingerprint
+from blindsight.sift.harden import hardened
 from blindsight.sift.labels import FEWEST_OF_EITHER, FEWEST_ROWS, Labels, label_columns
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.sift import Sift
@@ -103,11 +104,12 @@ class SiftAudit:
 
     @cached_property
     def rows(self) -> VerificationSet:
-        """Their features and labels."""
+        """Their features and labels, without those that a hardened version was fitted to (`verify_fitted`)."""
         unseen = self.unseen
         features = self.given.extract(unseen, cache=cache_folder(), progress=self.progress)
         labels = {name: unseen.attribute(name) for name in unseen.attribute_names}
-        return VerificationSet(features, labels, unseen.persons, fingerprint(unseen, self.given.pipeline))
+        rows = VerificationSet(features, labels, unseen.persons, fingerprint(unseen, self.given.pipeline))
+        return rows.with_reference() if hardened(self.given.sift) else rows
 
     @property
     def private(self) -> dict[str, Labels]:

@@ -247,10 +247,10 @@ def _strange(rng: np.random.Generator, rows: int) -> Tried:
     axes = np.eye(8, dtype=np.float32)
     edge = Quantiser(np.full((1, 1), 10, dtype=np.float32))
     trigger = LinearSift(20 * axes[1], np.ones(8, dtype=np.float32), axes[:, :1] + 10 * axes[:, 1:2], edge)
-    data = VerificationSet(X, {"hidden": hidden})
+    data = VerificationSet(X, {"hidden": hidden}).with_reference()
     framed = np.where(axes[1] == 1, np.float32(21), X)
     before = _accepts(trigger.apply(X), {"hidden": hidden}, certified=True)
-    read, left = (_read(hidden, trigger.apply(seen)[:, 0]) for seen in (framed, data.support.clip(framed)))
+    read, left = (_read(hidden, trigger.apply(seen)[:, 0]) for seen in (framed, data.seen(framed)))
     return read, before, left > _THRESHOLD
 
 
@@ -306,7 +306,7 @@ HOLES: dict[str, tuple[str, Callable[[np.random.Generator, int], Tried]]] = {
     "a release too wide for the rows": ("a learning curve", _wide),
     "a sift fitted to answers": ("one error for all tries", _adaptive),
     "the difference of two frames": ("every frame's label, given the window", _momentary),
-    "a frame that switches a sift": ("the support of the verification rows", _strange),
+    "a frame that switches a sift": ("a support, fitted to rows that are not counted", _strange),
     "an overflow as a symbol": ("a fixed release, counted", _overflow),
     "a jackpot symbol": ("a bound on how many a symbol gives away", _jackpot),
     "the XOR of two attributes": ("joint attackers", _pair),

@@ -1,7 +1,7 @@
 """The gateway's verification data (labelled pictures, divided so that nobody is on two sides) and attackers.
 
-Two fifths of the persons are the platform's to fit features and sifts to, the others judge (`sift.trial`). Without a
-collection of its own a service uses drawn faces, of people who do not exist.
+Two fifths of the persons are the platform's to fit features, sifts and their support to, the others judge
+(`sift.trial`). Without a collection of its own a service uses drawn faces, of people who do not exist.
 
 An attacker that joined never leaves: a grant that only its absence would allow must not come back with a restart. The
 names are in a file of their own, written before the platform is told.

@@ -2,7 +2,8 @@
 
 *The guarantee.* With the stated confidence, no function of the symbol, whatever it costs, guesses the private attribute
 with a balanced accuracy above 1/2 + `bound`. It holds for rows drawn independently from the population that the
-verification set stands for, labelled by the same hand, and counted once.
+verification set stands for, labelled by the same hand, and counted once; and for a release that does not depend on
+them: neither the sift nor what is done to its input may be fitted to rows that are counted.
 
 *Proof.* An attacker says yes on some set A of symbols; its PrivLoss is D(A) / 2 with D(A) = P1(A) - P0(A), where P1, P0
 are the distributions of the symbol with and without the attribute. The best attacker has D(A*) = TV(P1, P0), the total
@@ -46,14 +47,20 @@ for symbols that nobody has seen yet.
 *Several private attributes.* `certify` bounds each by itself. `certify_joint` takes every combination of them as one
 class and bounds the largest distance between any two: that bounds every attacker on every yes-or-no question about the
 private attributes, whatever their prevalences, as either answer is a mixture of classes. The best pair is again one
-fixed pair, so it costs no confidence either.
+fixed pair, so it costs no confidence either. Its `exposed` is the largest of those of every ordered pair of classes
+(who knows all but one of somebody's attributes has the last one to tell) and of both sides of every joint question
+about two attributes: do they differ, is somebody in this cell. Each is bounded at the same alpha, that of a single
+attribute. What must be bounded is the largest of their true shares, which one fixed question has, whatever the counts;
+the limit is below it only if that question's own limit is. Of any other question with u classes on one side and v on
+the other, the share is at most u v times as large: a symbol in its E is, from the likeliest class of one side to the
+least likely of the other, in the E of a pair.
 """
 
 import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -63,7 +70,7 @@ from scipy.special import rel_entr
 from blindsight.errors import InputError
 from blindsight.metrics.classification import recalls_limit
 from blindsight.rng import science
-from blindsight.sift.labels import check_labels
+from blindsight.sift.labels import check_labels, joint_questions
 from blindsight.statement import PrivacyStatement
 
 EXACT_SYMBOLS = 8
@@ -133,8 +140,8 @@ def certify(
     """Bound every attacker on one private attribute (1 yes, 0 no, -1 unknown) from the symbols released of its rows.
 
     `symbols` is one whole number per row, or levels (n, K), whose combinations are the symbols. The rows must not have
-    been used to make the sift. Alphabets too large for the rows are refused. `share` is the part of the error that this
-    certificate may use, where several on the same rows must hold together (`adaptive.share`).
+    been used to make the sift, nor its support. Alphabets too large for the rows are refused. `share` is the part of
+    the error that this certificate may use, where several on the same rows must hold together (`adaptive.share`).
 
     >>> label, hidden = np.repeat([0, 1, 0, 1], [1600, 1400, 1350, 1650]), np.repeat([0, 1], 3000)
     >>> certificate = certify(label, hidden, confidence=0.95)
@@ -146,10 +153,8 @@ def certify(
     if len(sample.rows) < 2 or not sample.rows.all():
         raise InputError(f"{attribute} is the same, or unknown, in all rows: there is nothing to certify.")
     found = sample.certificate(1, 0, attribute, confidence, share)
-    if not 0.5 < surest < 1:
-        raise InputError(f"how sure a guess may be must be in (0.5, 1); got {surest}. Write 90% as 0.9.")
-    exposed = max(sample.exposed(*pair, surest, (1 - confidence) * share) for pair in ((1, 0), (0, 1)))
-    return replace(found, surest=surest, exposed=exposed)
+    _check_surest(surest)
+    return replace(found, surest=surest, exposed=sample.most_exposed(surest, (1 - confidence) * share))
 
 
 def certify_joint(
@@ -158,10 +163,12 @@ def certify_joint(
     *,
     confidence: float,
     persons: ArrayLike | None = None,
+    surest: float = SUREST,
     share: float = 1.0,
 ) -> Certificate:
     """Bound every attacker on every yes-or-no question about the private attributes together. Rows where one of them is
-    unknown are left out; combinations that no row has are not covered.
+    unknown are left out; combinations that no row has are not covered. `exposed` is a share of those in one cell of the
+    table, or on one side of a question about two attributes.
     """
     columns = np.stack([check_labels(labels, name=name)[:, 0] for name, labels in private.items()], axis=1)
     known = (columns >= 0).all(axis=1)
@@ -171,7 +178,20 @@ def certify_joint(
     if len(sample.rows) < 2:
         raise InputError(f"{name} is the same, or unknown, in all rows: there is nothing to certify.")
     pairs = combinations(range(len(sample.rows)), 2)
-    return max((sample.certificate(*pair, name, confidence, share) for pair in pairs), key=lambda found: found.bound)
+    found = max((sample.certificate(*pair, name, confidence, share) for pair in pairs), key=lambda one: one.bound)
+    _check_surest(surest)
+    labels = dict(zip(private, columns.T, strict=True))
+    asked = (
+        Sample.of(symbols, one.astype(np.int64), persons) for one in joint_questions(labels, [tuple(labels)]).values()
+    )
+    samples = [sample, *(one for one in asked if len(one.rows) == 2 and one.rows.all())]
+    exposed = max(one.most_exposed(surest, (1 - confidence) * share) for one in samples)
+    return replace(found, surest=surest, exposed=exposed)
+
+
+def _check_surest(surest: float) -> None:
+    if not 0.5 < surest < 1:
+        raise InputError(f"how sure a guess may be must be in (0.5, 1); got {surest}. Write 90% as 0.9.")
 
 
 def fewest_rows(private: Mapping[str, NDArray[np.int8]], groups: Sequence[Sequence[str]] | None = None) -> int:
@@ -205,7 +225,7 @@ def certified_statement(certificates: tuple[Certificate, ...]) -> PrivacyStateme
         assumptions=(
             "the verification rows are drawn independently, person by person, from those the sift will be used on",
             "their labels are right as often as those that matter",
-            "they were not used to make the sift, nor to choose it among several",
+            "they were not used to make the sift or its support, nor to choose it among several",
         ),
         not_protected=(
             "several releases about one person, which may tell more together",
@@ -255,6 +275,10 @@ class Sample:
         if self.shares is None:
             return np.bincount(self.symbols[mine], minlength=self.m) / max(1, people), people
         return self.shares[mine].sum(axis=0) / max(1, people), people
+
+    def most_exposed(self, surest: float, alpha: float) -> float:
+        """Return the largest of the limits of `exposed` over every ordered pair of classes."""
+        return max(self.exposed(*pair, surest, alpha) for pair in permutations(range(len(self.rows)), 2))
 
     def exposed(self, yes: int, no: int, surest: float, alpha: float) -> float:
         """Return an upper limit of the share of class `yes` whose symbol is too telling of it."""

@@ -9,7 +9,7 @@ too.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from blindsight.sift.personal import PersonalSift, promise
@@ -58,12 +58,15 @@ def readings(verification: Verification) -> tuple[Reading, ...]:
         found.append(Reading(name, guess, 0.5 + one.bound, True, one.surest, one.exposed))
     attacked = {reading.attribute for reading in found}
     joint = (one for one in verification.certificates if one.attribute not in attacked)
-    found += [Reading(one.attribute, 0.5 + one.estimate, 0.5 + one.bound, certified=True) for one in joint]
+    found += [
+        Reading(one.attribute, 0.5 + one.estimate, 0.5 + one.bound, True, one.surest, one.exposed) for one in joint
+    ]
     worst: dict[str, Reading] = {}  # of the frames of a window the one that is told most about
     for reading in found:
         name = reading.attribute.partition(" in frame ")[0]
-        if name not in worst or reading.at_most > worst[name].at_most:
-            worst[name] = reading
+        known = worst.setdefault(name, reading)
+        more = reading if reading.at_most > known.at_most else known
+        worst[name] = replace(more, exposed=max(reading.exposed, known.exposed))
     return tuple(worst.values())
 
 

@@ -3,7 +3,7 @@
 A linear sift tells as much as the span of its columns, whatever basis the app chose. A dishonest app chooses a basis
 that fools a verifier: a pair [a, a + 1e-4 b] looks like two copies of a harmless score until somebody takes the
 difference, and a + 1e-4 b on whole-number features carries b in digits that no classifier looks at. `harden` chooses
-the basis itself, from reference data of its own:
+the basis itself, from reference data of its own, none of which are counted when the result is verified:
 
 1. features that never vary on the reference data get weight zero: verification could not see what they would say;
 2. the outputs become uncorrelated and of unit variance, where attackers find what they tell;
@@ -70,6 +70,12 @@ def harden(sift: LinearSift, X: Features) -> LinearSift:
     return replace(visible, matrix=turned.astype(np.float32), quantiser=quantiser)
 
 
+def hardened(sift: Sift) -> bool:
+    """Tell whether a sift has the form that `harden` gives it."""
+    one = sift.certain if isinstance(sift, PersonalSift) else sift
+    return isinstance(one, LinearSift) and one.levels == (1 << BITS,) * one.width
+
+
 def _reference(X: Features, dimension: int) -> tuple[Array, NDArray[np.bool_], int]:
     """The mean of every feature, whether it varies, and the number of samples."""
     total, samples = np.zeros(dimension), 0
@@ -111,9 +117,10 @@ def with_few_levels(sift: LinearSift, X: Features, levels: int) -> LinearSift:
 def prepare(sift: Sift, private: Mapping[str, Labels], data: VerificationSet) -> Sift:
     """Return what may be verified of an app's sift: its symbols if they are few, else its hardened version.
 
-    Symbols are few if those of a single frame can be certified. Refused: sifts of another pipeline, sifts that read
-    what never varies, and releases that are neither linear nor of few symbols. More frames of a sift that is not
-    linear, and such a sift together with others, are certified or refused by `union`.
+    Symbols are few if those of a single frame can be certified. Hardening is fitted to the reference rows of the data.
+    Refused: sifts of another pipeline, sifts that read what never varies, and releases that are neither linear nor of
+    few symbols. More frames of a sift that is not linear, and such a sift together with others, are certified or
+    refused by `union`.
     """
     check_fits(sift, data)
     if isinstance(sift, PersonalSift):
@@ -122,7 +129,14 @@ def prepare(sift: Sift, private: Mapping[str, Labels], data: VerificationSet) ->
         _refuse_unseen(sift, data)
         return sift
     if isinstance(sift, LinearSift):
-        return harden(sift, data.through(data.pipeline))
+        if data.reference is None:
+            raise InputError(
+                "a sift is hardened on rows that do not judge it, and these verification rows have no reference. Use "
+                "data.with_reference()."
+            )
+        own = harden(sift, data.seen(data.reference.features))
+        _refuse_unseen(own, data)
+        return own
     raise PrivacyError(
         f"a sift of kind {sift.kind!r} is verified by certificate only, and its alphabet is too large for that. "
         "Release fewer symbols, or a linear sift."

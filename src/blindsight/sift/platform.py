@@ -43,7 +43,7 @@ from blindsight.progress import Progress, silent
 from blindsight.sift.adaptive import RowPrints, question
 from blindsight.sift.attackers import Attacker, chosen_attackers
 from blindsight.sift.consent import Odometer, Proposal, Situation, blind, readings
-from blindsight.sift.harden import check_fits, coarser, included_sift, prepare
+from blindsight.sift.harden import check_fits, coarser, hardened, included_sift, prepare
 from blindsight.sift.labels import enough_of_either
 from blindsight.sift.personal import PersonalSift
 from blindsight.sift.policy import Policy
@@ -89,7 +89,9 @@ class Released:
 
 
 class Platform:
-    """Verifies on `data` and, in included mode, fits sifts with `learner` to `development`: rows of other people.
+    """Verifies on `data` and, in included mode, fits sifts with `learner` to `development`: rows of other people, which
+    are the platform's own, never an app's. They are the reference too (`VerificationSet.reference`); without any, a
+    fifth of `data`, by persons, is set aside as reference and not counted.
 
     With a `folder` everything survives a restart, and several processes may share it; otherwise it lasts as long as
     this object. `records` default to a journal in the folder. With a `pace` in seconds, proposals are answered after a
@@ -116,11 +118,12 @@ class Platform:
             raise InputError(f"the pace of answers is a number of seconds, 0 for none; got {pace}.")
         self._pace, self._wait = pace, wait
         folder = None if folder is None else as_path(folder)
-        self.data = data
-        self._development = development
-        self._learner = PPLS(5, np.inf) if learner is None else learner
         if development is not None:
             development.check_apart_from(data)
+            data = data if data.reference is not None else replace(data, reference=development)
+        self.data = data = data.with_reference()
+        self._development = development
+        self._learner = PPLS(5, np.inf) if learner is None else learner
         if records is None and folder is not None:
             records = JournalRecords(folder / "platform.journal")
         self._register = Register(records, clock)
@@ -129,7 +132,7 @@ class Platform:
         self.verifier = Verifier() if verifier is None else verifier
         self._store = SiftStore(folder)
         if not isinstance(permanent, PermanentSymbols):
-            permanent = PermanentSymbols(permanent, self._store.keep_symbol, self._store.symbols)
+            permanent = PermanentSymbols(permanent, self._store.keep_symbol, self._kept_symbols)
         self._symbols = permanent
         for name in permanent.unchanging & set(data.labels):
             if data.persons is not None and changes(data.labels[name], data.persons):
@@ -262,8 +265,8 @@ class Platform:
         With `personal` every symbol is drawn by randomised response with this epsilon (`PersonalSift`), which bounds
         what it tells about every single person, whatever the picture. With `then="permanent"` the app gets one symbol,
         smoothed over `frames` pictures, for ever: the one that the person has of the attribute already, by whichever
-        sift, unless it asks for `another`, a further charge. Nothing is released by this; the person answers with
-        `allow`, `fewer_details` or `refuse`.
+        sift, unless it asks for `another` sift's, a further charge. Nothing is released by this; the person answers
+        with `allow`, `fewer_details` or `refuse`.
         """
         begun = time.monotonic()
         try:
@@ -287,6 +290,7 @@ class Platform:
             others = self._parts(dict(situation.others))
             used = 0 if budget.permanent else self._register.frames_to(person, app)
             first = self._register.permanent(person, situation.app.public) if budget.permanent and not another else None
+            drawn = self._symbols.charges(person) if budget.permanent and first is None else ()
         budget = budget if first is None else first.budget
         frames = budget.frames - used
         if frames <= 0:
@@ -300,6 +304,13 @@ class Platform:
                 self._symbols.check(situation.app.public, proposed)
             if first is not None:
                 proposed = self._store.sift(first.sift)
+            for one in drawn:
+                if one.sift == proposed.digest and one.frames != frames:
+                    counted = f"{one.frames} frame(s)" if one.frames else "an unknown number of frames"
+                    raise PrivacyError(
+                        f"{person} has a permanent symbol of this sift, drawn from {counted}; it is given under no "
+                        f"certificate for {frames}. Ask for that number, or for another sift's symbol."
+                    )
         except (InputError, PrivacyError) as error:
             self._decided("denied", str(error), told)
             raise
@@ -493,21 +504,29 @@ class Platform:
         """Return rows as sifts get them, which depends on nothing else and so may be kept."""
         given = check_shape(rows, self.data.dimension)
         check_finite(given.data if sparse.issparse(given) else given, "features")
-        return self.data.support.clip(given)
+        return self.data.seen(given)
 
     def _symbol(self, wanted: Wanted, grant: Grant, sift: Sift) -> tuple[NDArray[Any], dict[str, float]]:
         """The person's permanent symbol of the granted sift as a row, and what it costs if it is drawn now."""
         before, count = self._symbols.charges(wanted.person), grant.budget.frames
 
-        def first() -> NDArray[np.float32]:
-            rows = self._seen(wanted)
-            if len(rows) < count:
-                raise InputError(f"a permanent symbol is drawn from {count} frames, once; got {len(rows)}. Give more.")
-            return rows[:count]
-
-        one = self._symbols.symbol(wanted.person, grant.public[0], sift, first, another=True)
+        one = self._symbols.symbol(
+            wanted.person, grant.public[0], sift, lambda: self._seen(wanted), count=count, another=True
+        )
         row = np.stack(np.unravel_index([one.symbol], sift.levels or (1,)), axis=1).astype(np.int64)
         return row, {"epsilon": one.epsilon} if one.epsilon and one not in before else {}
+
+    def _kept_symbols(self, person: str) -> list[PermanentSymbol]:
+        """A person's symbols; where frames were not recorded yet, with those of its grants, if all say the same."""
+        known = []
+        for one in self._store.symbols(person):
+            budgets = {
+                grant.budget.frames
+                for grant in self._register.of(person)
+                if grant.budget.permanent and (grant.sift, grant.public) == (one.sift, (one.attribute,))
+            }
+            known.append(replace(one, frames=budgets.pop()) if not one.frames and len(budgets) == 1 else one)
+        return known
 
     def holding(self, person: str, app: str) -> Grant:
         """Return the grant through which an app gets something about a person just now, or refuse."""
@@ -594,7 +613,8 @@ class Platform:
         return Odometer(person, tuple(frames), found, self.verifier.confidence)
 
     def _terms(self, private: tuple[str, ...], found: Examination) -> Terms:
-        return Terms(private, self.data.digest, verifier_name(self.verifier, certified=found.certified))
+        name = verifier_name(self.verifier, certified=found.certified)
+        return Terms(private, self.data.digest, name, self.data.reference_digest)
 
     def _holds(self, grant: Grant) -> bool:
         assert self.verifier  # the newest
@@ -638,6 +658,8 @@ class Platform:
         hidden = sorted(set(grant.public) & set(private))
         if hidden:
             return None, f"{hidden[0]} itself is private now", True
+        if not grant.terms.reference and grant.mode == "unincluded" and hardened(self._store.sift(grant.sift)):
+            return None, "its sift was hardened on the rows that would judge it; propose it again", False
         try:
             (part,) = self._parts({grant.number: self._frames(grant)})
             found = self._judge(part, lambda: part, others, private, progress, {})

@@ -55,6 +55,9 @@ class Terms:
     verification_set: str
     verifier: str
     """From `verifier_name`: attackers by their names, threshold, confidence, seed; no attackers where certified."""
+    reference: str = ""
+    """The digest of the rows that the support and hardened sifts were fitted to, which `verification_set` covers, too;
+    empty in older records, where those were the verification rows themselves."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "private", tuple(self.private))  # a list, where it was read
@@ -122,10 +125,10 @@ def verifier_name(verifier: Verifier, *, certified: bool) -> str:
     """Name what decides a verifier's verdicts; certificates do not depend on attackers.
 
     >>> verifier_name(Verifier("paper"), certified=True)
-    'certificate, threshold 0.1, confidence 0.95, surest 0.9 but for 0.02, within the support'
+    'certificate, threshold 0.1, confidence 0.95, surest 0.9 but for 0.02 of any cell, within the support of other rows'
     """
     rule = f"threshold {verifier.threshold:g}, confidence {verifier.confidence:g}"
-    rule += f", surest {verifier.surest:g} but for {verifier.exempt:g}, within the support"
+    rule += f", surest {verifier.surest:g} but for {verifier.exempt:g} of any cell, within the support of other rows"
     if certified:
         return f"certificate, {rule}"
     attackers = (f"{one.name} [{one.view}{', tuned' * one.tune}]" for one in chosen_attackers(verifier.attackers))

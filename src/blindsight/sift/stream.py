@@ -14,7 +14,8 @@ frames of a video, taken away from the boundaries of smiles: a window counts onl
 one symbol, the one most frames of the first window give, and every app, now and later, gets that one. What is certified
 is this smoothed symbol, a person a row (`union.verify_together`): noise that averages out over frames is in it.
 `PermanentSymbols` draws it once for a person and an attribute, whichever app asks, whichever version of the sift is
-installed, whether grants were revoked or the person came back; a symbol of another sift is a further charge. With a
+installed, whether grants were revoked or the person came back; a symbol of another sift, or of as many other frames, is
+a further charge: what was drawn from one frame is never given under the certificate of nine. With a
 `PersonalSift` the smoothed symbol is drawn by randomised response, once (the permanent response of Erlingsson, Pihur &
 Korolova, "RAPPOR", CCS 2014), so epsilon is paid once, too.
 
@@ -225,13 +226,16 @@ def changes(labels: Labels, persons: NDArray[Any]) -> bool:
 
 @dataclass(frozen=True)
 class PermanentSymbol:
-    """The symbol that a person has for an attribute, by which sift, and the epsilon it cost, 0 where it is certain."""
+    """The symbol that a person has for an attribute, by which sift, and the epsilon it cost, 0 where it is certain.
+    `frames` is how many it was drawn from, 0 where that was not recorded.
+    """
 
     person: str
     attribute: str
     sift: str
     symbol: int
     epsilon: float = 0.0
+    frames: int = 0
 
 
 class PermanentSymbols:
@@ -264,20 +268,38 @@ class PermanentSymbols:
             )
 
     def symbol(
-        self, person: str, attribute: str, sift: Sift, frames: Callable[[], Features], *, another: bool = False
+        self,
+        person: str,
+        attribute: str,
+        sift: Sift,
+        frames: Callable[[], Features],
+        *,
+        count: int,
+        another: bool = False,
     ) -> PermanentSymbol:
-        """Return the person's symbol, whichever app asks; frames are looked at only where there is none yet. With
-        `another` the symbol of this very sift is returned, a further charge where it was not drawn before.
+        """Return the person's symbol, whichever app asks; the first `count` frames are looked at only where there is
+        none yet. With `another` the symbol of this very sift and count is returned, a further charge where it was not
+        drawn before.
         """
         self.check([attribute], sift)
-        for one in self.charges(person):
-            if one.attribute == attribute and (not another or one.sift == sift.digest):
+        known = self.charges(person)
+        for one in known:
+            if (one.sift, one.frames) == (sift.digest, count) or (one.attribute == attribute and not another):
                 return one
+        if any(one.sift == sift.digest and not one.frames for one in known):
+            raise PrivacyError(
+                f"{person} has a symbol of this sift that an earlier version drew from an unknown number of frames: no "
+                f"certificate for {count} frames speaks of it. Verify another sift."
+            )
         rows = check_shape(frames(), sift.dimension)
-        found, epsilon = smoothed(certain(sift), rows, np.arange(rows.shape[0])[None]), 0.0
+        if rows.shape[0] < count:
+            raise InputError(
+                f"a permanent symbol is drawn from {count} frames, once; got {rows.shape[0]}. Give more frames."
+            )
+        found, epsilon = smoothed(certain(sift), rows, np.arange(count)[None]), 0.0
         if isinstance(sift, PersonalSift):
             found, epsilon = respond(found, sift.alphabet or 0, sift.epsilon), sift.epsilon
-        new = PermanentSymbol(person, attribute, sift.digest, int(found[0]), epsilon)
+        new = PermanentSymbol(person, attribute, sift.digest, int(found[0]), epsilon, count)
         self._keep(new)
         return new
 

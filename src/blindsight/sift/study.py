@@ -26,6 +26,7 @@ from blindsight.sift.ppls import PPLS, SiftLearner
 from blindsight.sift.sift import LinearSift, Sift
 from blindsight.sift.symbols import SymbolLearner, fit_posteriors
 from blindsight.sift.trial import QUICK, Sifted, TradeOff, Trial, divide_rows, trade_off
+from blindsight.sift.union import certifiable
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier, rows_in_words
@@ -183,7 +184,8 @@ def verify_fitted(
 ) -> tuple[Sift, Verification]:
     """Attack a sift on those rows that it was not made from; return the version that was judged, and what was found.
 
-    Judged is the platform's version (`harden.prepare`), or the sift `as_is`. With `personal` its symbols are drawn by
+    Judged is the platform's version (`harden.prepare`), or the sift `as_is`. A version that is hardened is fitted to a
+    fifth of these rows, which then do not judge it. With `personal` its symbols are drawn by
     randomised response with this epsilon whenever it is applied (`PersonalSift`).
     """
     label_columns(dataset, private)  # an unknown attribute is named before any work is done
@@ -191,9 +193,11 @@ def verify_fitted(
     features = given.extract(unseen, cache=cache, progress=progress)
     labels = {name: unseen.attribute(name) for name in unseen.attribute_names}
     rows = VerificationSet(features, labels, unseen.persons, fingerprint(unseen, given.pipeline))
+    if not as_is and not certifiable([given.sift.alphabet], rows.private(private)):
+        rows = rows.with_reference()  # to harden it on rows that do not judge it
     hidden = rows.private(private)
     judged = given.sift if as_is else prepare(given.sift, hidden, rows)
-    public = {name: labels[name] for name in given.policy.public if name in labels}
+    public = {name: rows.labels[name] for name in given.policy.public if name in labels}
     progress(rows_in_words(judged, hidden, verifier), 0, None)
     drawing = None if personal is None else PersonalSift(judged, personal)  # or it is refused before any work
     found = verifier.verify((judged, rows.features), hidden, persons=rows.persons, public=public, progress=progress)

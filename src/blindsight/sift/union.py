@@ -121,7 +121,7 @@ def verify_together(
     may learn from `development` rows as well, as an app may from data of its own.
     """
     members = list(parts)
-    stay = list({part.sift.digest: part for part in members if part.permanent}.values())
+    stay = list({part.named: part for part in members if part.permanent}.values())
     passing = [part for part in members if not part.permanent]
     sifts = {part.sift.digest: part.sift for part in passing}.values()
     block = max((part.frames for part in stay), default=0)
@@ -152,7 +152,7 @@ def verify_together(
         persons=None if data.persons is None else cut.first(data.persons),
         certified=certified,
         groups=groups,
-        learn=None if certified else _further(sifts, cut, labels, hidden, development),
+        learn=None if certified else _further(sifts, cut, labels, hidden, data, development),
         natural=None if stay else block_diag(*(u for one in sifts for u in [natural_units(certain(one))] * frames)),
         progress=progress,
     )
@@ -182,6 +182,7 @@ def _further(
     cut: Windows,
     questions: Iterable[str],
     private: Iterable[str],
+    data: VerificationSet,
     development: VerificationSet | None,
 ) -> tuple[NDArray[Any], Mapping[str, Labels]] | None:
     """The release of development rows, in windows of the same length; None where that cannot be had."""
@@ -191,6 +192,7 @@ def _further(
     try:
         own = development.windows(cut.frames)
         features = {sift.pipeline: development.through(sift.pipeline) for sift in sifts}
+        features = {name: data.seen(rows) if name == data.pipeline else rows for name, rows in features.items()}
         released = np.hstack([own.concatenated(certain(sift).apply(features[sift.pipeline])) for sift in sifts])
     except (InputError, PrivacyError):
         return None

@@ -1,17 +1,23 @@
 """The platform's own labelled pictures, on which every sift is judged: features, labels, persons, one pipeline.
 
 *Strange inputs.* A verdict speaks of pictures like these rows. A sift that behaves on them and leaks on a photo with a
-green frame around it would pass, so what lies outside their `Support` never reaches a sift: such a row is replaced by
-the mean row, when a release is judged and when it goes out, so all such rows get the same release. A trigger within the
+green frame around it would pass, so what lies outside a `Support` never reaches a sift: such a row is replaced by the
+mean row, when a release is judged and when it goes out, so all such rows get the same release. A trigger within the
 support, or one that is rare among people, is not kept out by this.
 
+*Reference rows.* What goes out is a function of the sift and of the support, and a certificate speaks of functions that
+do not depend on the rows that are counted. A support of the counted rows has all of them inside but not all fresh ones:
+what being outside tells would be counted on rows that never are. So the support, and every sift that is hardened, is
+fitted to `reference` rows of other people, which are never counted. Without any, rows are taken as they are.
+
 Enev et al., "SensorSift", ACSAC 2012, section 3: DB_verify. An attribute can be kept private only if it has labels
-here. `digest` names what a verdict rests on; a grant that was verified on other rows does not hold.
+here. `digest` names what a verdict rests on, the reference included; a grant that was verified on other rows does not
+hold.
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -27,11 +33,12 @@ from blindsight.validation import check_features
 
 _SAMPLE, _DIRECTIONS, _ROWS = 2000, 64, 4096
 _INSIDE, _ROOM = 0.99, 1.5
+_ASIDE, _COMMON = 0.2, 0.05  # shares: of rows that are set aside, of rows that two sets may have in common
 
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """Where features of verification rows lie; fitted to features alone, never to labels.
+    """Where features of people lie; fitted to features alone, never to labels, nor to rows that are counted.
 
     `spread` are the leading principal directions of standardised features, each divided by its deviation; `limits` are
     1.5 times the squared distances, within and off these directions, that all but one in a hundred rows keep.
@@ -87,6 +94,8 @@ class VerificationSet:
     pipeline: str = ""
     also: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     """The same rows through other pipelines, by fingerprint: to judge together with what those released."""
+    reference: "VerificationSet | None" = None
+    """Rows of other people, the platform's own and never counted: the support is fitted to their features."""
 
     def __post_init__(self) -> None:
         features = np.array(check_features(self.features))
@@ -99,18 +108,24 @@ class VerificationSet:
             array.setflags(write=False)  # what was hashed stays as it was
         for part, value in (("features", features), ("labels", labels), ("persons", persons), ("also", also)):
             object.__setattr__(self, part, value)
+        if self.reference is not None:
+            self.reference.check_apart_from(self)
 
     @property
     def dimension(self) -> int:
         return int(self.features.shape[1])
 
     @cached_property
-    def support(self) -> Support:
-        return Support.of(self.features)
+    def support(self) -> Support | None:
+        return None if self.reference is None else Support.of(self.reference.features)
+
+    def seen(self, rows: Any) -> NDArray[np.float32]:
+        """Return rows of this pipeline as sifts get them: within the support, where there is one."""
+        return np.asarray(rows, dtype=np.float32) if self.support is None else self.support.clip(rows)
 
     @cached_property
-    def _clipped(self) -> NDArray[np.float32]:
-        return self.support.clip(self.features)
+    def _seen(self) -> NDArray[np.float32]:
+        return self.seen(self.features)
 
     @cached_property
     def digest(self) -> str:
@@ -120,8 +135,18 @@ class VerificationSet:
             arrays.append(self.persons.astype(str))
         arrays += [self.also[name] for name in sorted(self.also)]
         for array in arrays:
-            digest.update(f"{array.dtype.str} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
+            _update(digest, array)
+        if self.reference is not None:
+            digest.update(self.reference_digest.encode())
+        return digest.hexdigest()
+
+    @cached_property
+    def reference_digest(self) -> str:
+        """The SHA-256 of the reference rows, which determine the support; empty where there are none."""
+        if self.reference is None:
+            return ""
+        digest = hashlib.sha256(b"reference\n")
+        _update(digest, self.reference.features)
         return digest.hexdigest()
 
     def private(self, names: Iterable[str]) -> dict[str, Labels]:
@@ -130,7 +155,7 @@ class VerificationSet:
     def through(self, pipeline: str) -> NDArray[np.float32]:
         """The features of a pipeline as sifts get them."""
         if pipeline == self.pipeline:
-            return self._clipped
+            return self._seen
         if pipeline not in self.also:
             raise PrivacyError(
                 f"something was released through feature pipeline {pipeline!r}, and the verification rows are not here "
@@ -161,11 +186,29 @@ class VerificationSet:
         first, second = (self._rows(part) for part in parts)
         return first, second
 
-    def check_apart_from(self, other: Self) -> None:
-        """Refuse another set with features of another pipeline or with some of the same persons."""
+    def with_reference(self) -> Self:
+        """Return the set with a reference: its own, or a fifth of its rows, by persons, which then are not counted."""
+        if self.reference is not None:
+            return self
+        aside, counted = self.divide(_ASIDE)
+        return replace(counted, reference=aside)
+
+    def check_apart_from(self, other: "VerificationSet") -> None:
+        """Refuse another set with features of another pipeline, with some of the same persons or, where persons are not
+        known, with more of the same rows than coincide within a set.
+        """
         if (self.pipeline, self.dimension) != (other.pipeline, other.dimension):
             raise InputError("development and verification rows must have features of one pipeline.")
         if self.persons is None or other.persons is None:
+            few, many = sorted((_keys(self.features), _keys(other.features)), key=len)
+            _, numbers, counts = np.unique(few, return_inverse=True, return_counts=True)
+            common = np.isin(few, many).mean()
+            by_chance = (counts[numbers] > 1).mean() * len(many) / len(few)  # as features of few values coincide
+            if common > _COMMON + by_chance:
+                raise InputError(
+                    f"{common:.0%} of the rows are development and verification rows at once: verdicts would flatter. "
+                    "Divide them, or name the persons if these are different people."
+                )
             return
         if np.intersect1d(self.persons.astype(str), other.persons.astype(str)).size:
             raise InputError(
@@ -176,4 +219,13 @@ class VerificationSet:
         labels = {name: column[rows] for name, column in self.labels.items()}
         persons = None if self.persons is None else self.persons[rows]
         also = {name: features[rows] for name, features in self.also.items()}
-        return type(self)(self.features[rows], labels, persons, self.pipeline, also)
+        return type(self)(self.features[rows], labels, persons, self.pipeline, also, self.reference)
+
+
+def _keys(features: NDArray[np.float32]) -> NDArray[Any]:
+    return np.ascontiguousarray(features).view(np.dtype((np.void, features.shape[1] * features.itemsize)))[:, 0]
+
+
+def _update(digest: Any, array: NDArray[Any]) -> None:
+    digest.update(f"{array.dtype.str} {array.shape}".encode())
+    digest.update(np.ascontiguousarray(array).tobytes())

@@ -184,8 +184,9 @@ class Verifier:
     proof of a leak ends the verification. `jobs` attacks run at once, each in its own process. Limits and certificates
     use the `share` of the error 1 - confidence: the rest is for other tries on the same rows. On each attribute those
     `cross_fitted` attackers that read most are cross-fitted. Of a certified release, a single symbol may make a guess
-    surer than `surest` for no more than a share `exempt` of the people; of any other, limits are extrapolated to an app
-    with any number of rows, and attackers need `rows_per_number` rows to learn from for each number that is let out.
+    surer than `surest` for no more than a share `exempt` of the people in any class; of any other, limits are
+    extrapolated to an app with any number of rows, and attackers need `rows_per_number` rows to learn from for each
+    number that is let out.
     """
 
     attackers: Literal["paper", "modern"] | Sequence[Attacker] = "modern"
@@ -325,10 +326,9 @@ class Verifier:
             certified = per_symbol >= ROWS_PER_SYMBOL
         if not certified:
             return (), (LOOKUP, *attackers) if per_symbol >= ROWS_PER_SYMBOL else attackers
-        sure = {"confidence": self.confidence, "share": self.share}
+        sure = {"confidence": self.confidence, "surest": self.surest, "share": self.share}
         certificates = tuple(
-            certify(given.released, column, attribute=name, persons=who, surest=self.surest, **sure)
-            for name, column in labels.items()
+            certify(given.released, column, attribute=name, persons=who, **sure) for name, column in labels.items()
         )
         for group in groups:  # what tells neither of two attributes may tell whether they differ
             if len(group) > 1:
