@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 import pytest
-import typer
 
 from blindsight.cli import app, run
 from tools.docs import dead_links, pages
@@ -62,7 +61,7 @@ def test_commands_can_be_typed():
     ]
     assert len(typed) > 35
     for line in typed:
-        command, words = typer.main.get_command(app), shlex.split(line, comments=True)[1:]
+        command, words = app, shlex.split(line, comments=True)[1:]
         while isinstance(command, click.Group):
             command = command.commands[words.pop(0)]
         command.make_context(line, words)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import typer
 
 from blindsight.cli import app
+from blindsight.cli.command import help_records
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
@@ -29,23 +29,15 @@ def describe(path: str, command: click.Command) -> str:
         "",
         f"    {path} {' '.join(command.collect_usage_pieces(context))}",
     ]
-    options = [record for item in command.get_params(context) if (record := help_record(item, context))]
-    if options:
+    if records := help_records(context):
         lines += ["", "| option | meaning |", "| --- | --- |"]
-        lines += [f"| `{' '.join(name.split())}` | {' '.join(text.split())} |" for name, text in options]
+        lines += [f"| `{' '.join(name.split())}` | {' '.join(text.split())} |" for _, name, text in records]
     return "\n".join(lines) + "\n"
-
-
-def help_record(item: click.Parameter, context: click.Context) -> tuple[str, str] | None:
-    """Return a parameter's name and meaning; click itself knows no help of arguments, typer does."""
-    if isinstance(item, click.Argument):
-        return str(item.human_readable_name), getattr(item, "help", None) or ""
-    return item.get_help_record(context)
 
 
 def reference() -> str:
     """Return the whole reference as markdown."""
-    sections = (describe(path, command) for path, command in commands(typer.main.get_command(app), "blindsight"))
+    sections = (describe(path, command) for path, command in commands(app, "blindsight"))
     return "# The command line\n\nMade from the program's own help; do not edit.\n\n" + "\n".join(sections)
 
 

@@ -88,7 +88,7 @@ def test_people_read_a_table_per_check(few_checks, tmp_path, blindsight, monkeyp
     ("arguments", "code", "sentence"),
     [
         (["--minutes", "0"], 2, "got 0.0 minutes"),
-        (["--minutes", "nan"], 2, "got nan minutes"),
+        (["--minutes", "nan"], 2, "got nan"),
         (["--minutes", "soon"], 2, "'soon'"),
         (["--seed", "-1"], 2, "-1 is not in the range"),
         (["--data", "faces"], 2, "got --data"),

@@ -9,7 +9,6 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 
 from apps.federated import demo, example
@@ -100,7 +99,7 @@ def test_the_proxy_lets_nodes_reach_what_they_ask_for_and_nothing_else():
 
 def options_of(name):
     """Return the options that a command of `blindsight federation` has."""
-    group = typer.main.get_command(federation.app)
+    group = federation.app
     return {option for parameter in group.commands[name].params for option in parameter.opts}
 
 

@@ -10,51 +10,34 @@ import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import click
-import typer
 from rich.text import Text
-from typer import Argument, Option
 
 from blindsight.cli import audit, data, federation, learn, options, search, serve, sift
-from blindsight.cli.options import Commands, Settings, show, show_error, show_warning, table, terminal_progress
+from blindsight.cli.command import PROGRAM, Settings, argument, command, completion, group, option
+from blindsight.cli.options import show, show_error, show_warning, table, terminal_progress
 from blindsight.errors import BlindsightError, InputError, StorageError
 
-_INTERRUPTED = 130  # what typer makes of Ctrl-C
+_INTERRUPTED = 130  # as a shell reports Ctrl-C
 
-app = Commands(
-    name="blindsight",
-    help="Learn from, search through and share images that nobody may see.",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+app = group(
+    PROGRAM,
+    "Learn from, search through and share images that nobody may see.",
+    click.version_option(
+        package_name="blindsight-vision", message=f"{PROGRAM} %(version)s", help="Print the version and stop."
+    ),
+    completion("--install-completion", "Complete commands in this shell ($SHELL: bash, zsh or fish)."),
+    completion("--show-completion", "Print the script that completes commands, to copy it."),
 )
-ledgers = Commands(help="Read a privacy ledger.")
+ledgers = group("ledger", "Read a privacy ledger.")
 
 
-def _show_version(value: bool) -> None:
-    if value:
-        from blindsight import __version__
-
-        sys.stdout.write(f"blindsight {__version__}\n")
-        raise typer.Exit
-
-
-@app.callback()
-def blindsight(
-    version: Annotated[
-        bool, Option("--version", help="Print the version and stop.", callback=_show_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Learn from, search through and share images that nobody may see."""
-
-
-@app.command("demo", example="demo --out out")
-def run_demo(
-    out: options.ReportOption = Path("out"),
-    pictures: Annotated[int, Option(help="How many faces to draw.", min=600)] = 4000,
-    seed: options.SeedOption = 0,
-) -> None:
+@command(app, "demo", example="demo --out out")
+@options.report_folder("out")
+@option("--pictures", default=4000, help="How many faces to draw.", min=600)
+@options.seed
+def run_demo(out: Path, pictures: int, seed: int) -> None:
     """Run every part on bundled data and write one self-contained report."""
     from blindsight import demo
 
@@ -70,11 +53,12 @@ def run_demo(
     )
 
 
-@ledgers.command("show", example="ledger show privacy.ledger --delta 1e-6")
-def show_ledger(
-    path: Annotated[Path, Argument(help="The ledger's file.")],
-    delta: Annotated[float, Option(help="Delta at which to add up where no budget names one.", min=0.0, max=1.0)],
-) -> None:
+@command(ledgers, "show", example="ledger show privacy.ledger --delta 1e-6")
+@argument("path", "The ledger's file.", type=Path)
+@option(
+    "--delta", type=float, required=True, help="Delta at which to add up where no budget names one.", min=0.0, max=1.0
+)
+def show_ledger(path: Path, delta: float) -> None:
     """Show what was spent on every scope, in its unit, against its budget."""
     from blindsight.dp import Ledger
 
@@ -117,20 +101,20 @@ def _plain(epsilon: float) -> float | str:
     return "infinity" if epsilon == math.inf else epsilon
 
 
-app.add_typer(data.app, name="data")
-app.add_typer(learn.app, name="learn")
-app.add_typer(search.app, name="search")
-app.add_typer(sift.app, name="sift")
-app.command("audit", example="audit out/learn --fail-on refuted")(audit.audit)
-app.add_typer(ledgers, name="ledger")
-app.add_typer(federation.app, name="federation")
-app.command("serve", example="serve --folder out/service --port 8420")(serve.serve)
-app.command("verify-log", example="verify-log --folder out/service")(serve.verify_log)
-app.command("backup", example="backup service.backup --folder out/service")(serve.backup)
-app.command("restore", example="restore service.backup --folder out/new")(serve.restore)
-app.command("enrol", example="enrol https://example.org:8420 CODE --identity ann.identity")(serve.enrol)
-app.add_typer(serve.tokens, name="token")
-app.add_typer(serve.owners, name="owner")
+app.add_command(data.app)
+app.add_command(learn.app)
+app.add_command(search.app)
+app.add_command(sift.app)
+command(app, "audit", example="audit out/learn --fail-on refuted")(audit.audit)
+app.add_command(ledgers)
+app.add_command(federation.app)
+command(app, "serve", example="serve --folder out/service --port 8420")(serve.serve)
+command(app, "verify-log", example="verify-log --folder out/service")(serve.verify_log)
+command(app, "backup", example="backup service.backup --folder out/service")(serve.backup)
+command(app, "restore", example="restore service.backup --folder out/new")(serve.restore)
+command(app, "enrol", example="enrol https://example.org:8420 CODE --identity ann.identity")(serve.enrol)
+app.add_command(serve.tokens)
+app.add_command(serve.owners)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -147,20 +131,14 @@ def run(arguments: list[str] | None = None) -> int:
 
 def _run(arguments: list[str] | None) -> int:
     try:
-        code = typer.main.get_command(app).main(arguments, prog_name="blindsight", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as shown:
-        click.echo(shown.format_message())
-        return 2
+        return app.main(arguments, prog_name=PROGRAM, standalone_mode=False) or 0
     except click.UsageError as error:
         where = f" See: {error.ctx.command_path} --help" if error.ctx else ""
         return show_error(error, f"{error.format_message()}{where}", code=2)
     except click.Abort:
-        code = _INTERRUPTED
+        return show_error(None, "interrupted; what was already written is whole.", code=_INTERRUPTED)
     except BlindsightError as error:
         sentence = " ".join([str(error), *filter(None, getattr(error, "__notes__", ()))])
         return show_error(error, sentence, code=2 if isinstance(error, InputError) else 1)
     except Exception as error:
         return show_error(error, f"unexpected {type(error).__name__}: {error} (--debug shows where)", code=1)
-    if code == _INTERRUPTED:
-        return show_error(None, "interrupted; what was already written is whole.", code=_INTERRUPTED)
-    return code or 0

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from typer import Argument, Exit, Option
+from click.exceptions import Exit
 
 from blindsight.cli import options
-from blindsight.cli.options import Settings, hint, show, table, terminal_progress, write_json
+from blindsight.cli.command import Settings, argument, flag, option
+from blindsight.cli.options import hint, show, table, terminal_progress, write_json
 from blindsight.errors import InputError, StorageError
 from blindsight.files import as_path, atomic_writer, check_writable, storage_errors
 
@@ -28,44 +29,52 @@ PAPERS, ATTACKS, VERIFY = "papers", "attacks", "verify-bundle"
 _MARKS = "<!-- attacks -->", "<!-- end of attacks -->"
 
 
+@argument(
+    "what",
+    "A folder that Blindsight wrote, `papers`, `attacks` for the list of all attacks, or `verify-bundle`.",
+    metavar="RUN|INDEX|SIFT|papers|attacks|verify-bundle",
+)
+@argument("file", "The file that `verify-bundle` looks at.", type=Path, required=False, metavar="[BUNDLE]")
+@option("--data", help="Labelled collection to attack a sift with; see `blindsight data list`.")
+@options.path
+@options.count
+@option("--minutes", default=5.0, help="How long it may take, about: more finds more.")
+@option(
+    "--out",
+    type=Path,
+    help="Folder of audit.json, report.html, facts.html, facts.md, junit.xml and audit.sarif; default: "
+    "out/audit/ and the name of what is audited. Of attacks: a Markdown file with marks for the table.",
+)
+@flag("--run", help="With attacks: play each on a planted weakness and on the repaired system.")
+@option(
+    "--fail-on",
+    choices=("refuted", "leak"),
+    help="Exit with 1 if a claim is refuted; leak: also if an attack works that nobody promised to stop.",
+)
+@option("--bundle", type=Path, help="Write a signed ZIP file of everything: digests, versions, outcomes, verdicts.")
+@option(
+    "--key",
+    default=Path("~/.blindsight/auditor.key"),
+    help="The auditor's secret key for --bundle, made if it is not there.",
+)
+@option("--auditor", help="With verify-bundle: the public key that must have signed it.")
+@option("--artefact", type=Path, help="With verify-bundle: what was audited, to compare with.")
+@options.seed
 def audit(
-    what: Annotated[
-        str,
-        Argument(
-            metavar="RUN|INDEX|SIFT|papers|attacks|verify-bundle",
-            help="A folder that Blindsight wrote, `papers`, `attacks` for the list of all attacks, or `verify-bundle`.",
-        ),
-    ],
-    file: Annotated[Path | None, Argument(metavar="[BUNDLE]", help="The file that `verify-bundle` looks at.")] = None,
-    data: Annotated[
-        str | None, Option(help="Labelled collection to attack a sift with; see `blindsight data list`.")
-    ] = None,
-    path: options.PathOption = None,
-    count: options.CountOption = None,
-    minutes: Annotated[float, Option(help="How long it may take, about: more finds more.")] = 5.0,
-    out: Annotated[
-        Path | None,
-        Option(
-            help="Folder of audit.json, report.html, facts.html, facts.md, junit.xml and audit.sarif; default: "
-            "out/audit/ and the name of what is audited. Of attacks: a Markdown file with marks for the table."
-        ),
-    ] = None,
-    run: Annotated[
-        bool, Option("--run", help="With attacks: play each on a planted weakness and on the repaired system.")
-    ] = False,
-    fail_on: Annotated[
-        Literal["refuted", "leak"] | None,
-        Option(help="Exit with 1 if a claim is refuted; leak: also if an attack works that nobody promised to stop."),
-    ] = None,
-    bundle: Annotated[
-        Path | None, Option(help="Write a signed ZIP file of everything: digests, versions, outcomes, verdicts.")
-    ] = None,
-    key: Annotated[Path, Option(help="The auditor's secret key for --bundle, made if it is not there.")] = Path(
-        "~/.blindsight/auditor.key"
-    ),
-    auditor: Annotated[str | None, Option(help="With verify-bundle: the public key that must have signed it.")] = None,
-    artefact: Annotated[Path | None, Option(help="With verify-bundle: what was audited, to compare with.")] = None,
-    seed: options.SeedOption = 0,
+    what: str,
+    file: Path | None,
+    data: str | None,
+    path: Path | None,
+    count: int | None,
+    minutes: float,
+    out: Path | None,
+    run: bool,
+    fail_on: Literal["refuted", "leak"] | None,
+    bundle: Path | None,
+    key: Path,
+    auditor: str | None,
+    artefact: Path | None,
+    seed: int,
 ) -> None:
     """Attack what claims to be private: what is claimed, by whom, what is proven, what was measured, what follows.
 

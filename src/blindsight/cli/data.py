@@ -4,35 +4,31 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from typer import Argument, Option
+from typing import TYPE_CHECKING, Any
 
 from blindsight.cli import options
-from blindsight.cli.options import Commands, show, split_names, table, tell_skipped, terminal_progress, to_file
+from blindsight.cli.command import argument, command, group, grouped, option, several
+from blindsight.cli.options import show, split_names, table, tell_skipped, terminal_progress, to_file
 from blindsight.errors import InputError
 from blindsight.files import atomic_writer, cache_folder
 
 if TYPE_CHECKING:  # what reads pictures brings scikit-learn, which other commands should not wait for
     from blindsight.data import Dataset
 
-app = Commands(help="List, fetch and look at collections of pictures.")
+app = group("data", "List, fetch and look at collections of pictures.")
 
-NameArgument = Annotated[str, Argument(help="Name of the collection; `blindsight data list` shows them.")]
+named = argument("name", "Name of the collection; `blindsight data list` shows them.")
 
 
 @dataclass(frozen=True)
 class Read:
     """How a collection is read."""
 
-    path: options.PathOption = None
-    count: options.CountOption = None
-    size: Annotated[int | None, Option(help="Side of the pictures in pixels.", min=1)] = None
-    option: Annotated[
-        list[str] | None,
-        Option("-o", "--option", help="Option of the collection's reader, e.g. split=test; may be repeated."),
-    ] = None
-    seed: options.SeedOption = 0
+    path: Path | None
+    count: int | None
+    size: int | None
+    option: tuple[str, ...]
+    seed: int
 
     def load(self, name: str, count: int | None = None) -> "Dataset":
         from blindsight.data import load
@@ -50,7 +46,18 @@ class Read:
             return load(name, **asked, progress=progress, **given)
 
 
-@app.command("list", example="data list")
+read_options = grouped(
+    "read",
+    Read,
+    options.path,
+    options.count,
+    option("--size", type=int, help="Side of the pictures in pixels.", min=1),
+    several("-o", "--option", help="Option of the collection's reader, e.g. split=test; may be repeated."),
+    options.seed,
+)
+
+
+@command(app, "list", example="data list")
 def list_collections() -> None:
     """Show every collection Blindsight can load, and whether it is here."""
     from blindsight.data import catalogue
@@ -70,11 +77,10 @@ def list_collections() -> None:
     show(document, table("Collections", ("name", "what", "comes", "here", "licence"), rows))
 
 
-@app.command("fetch", example="data fetch cifar10")
-def fetch_collection(
-    name: NameArgument,
-    via: Annotated[str | None, Option(help="Use only this source.")] = None,
-) -> None:
+@command(app, "fetch", example="data fetch cifar10")
+@named
+@option("--via", help="Use only this source.")
+def fetch_collection(name: str, via: str | None) -> None:
     """Bring a collection into the cache: checked against its checksum, whole or not at all."""
     from blindsight.data import fetch
 
@@ -83,11 +89,10 @@ def fetch_collection(
     show({"name": name, "folder": str(folder)}, f"{name} is in {folder}")
 
 
-@app.command("info", example="data info folder --path photos")
-def show_information(
-    name: NameArgument,
-    read: Read,
-) -> None:
+@command(app, "info", example="data info folder --path photos")
+@named
+@read_options
+def show_information(name: str, read: Read) -> None:
     """Say what a collection holds: pictures, labels, attributes, persons, what was skipped, and the terms."""
     dataset = read.load(name)
     document = _describe(dataset)
@@ -105,13 +110,12 @@ def show_information(
     show(document, *parts)
 
 
-@app.command("show", example="data show faces --attributes smiling --out sheet.png")
-def show_pictures(
-    name: NameArgument,
-    read: Read,
-    attributes: Annotated[str | None, Option(help="With and without these, e.g. smiling,eyeglasses.")] = None,
-    out: Annotated[Path, Option(help="The contact sheet to write (PNG).", callback=to_file)] = Path("out/sheet.png"),
-) -> None:
+@command(app, "show", example="data show faces --attributes smiling --out sheet.png")
+@named
+@read_options
+@option("--attributes", help="With and without these, e.g. smiling,eyeglasses.")
+@option("--out", default=Path("out/sheet.png"), help="The contact sheet to write (PNG).", check=to_file)
+def show_pictures(name: str, read: Read, attributes: str | None, out: Path) -> None:
     """Write a contact sheet of the pictures, or of those with and without some attributes."""
     from blindsight.data import attribute_sheet, contact_sheet
 
@@ -126,15 +130,12 @@ def show_pictures(
     show(document, f"Contact sheet of {dataset.name}: {out} ({sheet.width} x {sheet.height} pixels)")
 
 
-@app.command("features", example="data features faces --features pixels --out features.npz")
-def make_features(
-    name: NameArgument,
-    read: Read,
-    features: options.FeaturesOption = "pixels",
-    out: Annotated[Path, Option(help="The file to write (npz: features, names).", callback=to_file)] = Path(
-        "out/features.npz"
-    ),
-) -> None:
+@command(app, "features", example="data features faces --features pixels --out features.npz")
+@named
+@read_options
+@options.features
+@option("--out", default=Path("out/features.npz"), help="The file to write (npz: features, names).", check=to_file)
+def make_features(name: str, read: Read, features: str, out: Path) -> None:
     """Turn pictures into features: SensorSift's pixel pipeline, a pretrained embedding, or your own ONNX model."""
     import numpy as np
 

@@ -1,13 +1,15 @@
 """`blindsight federation`: what a party of a federation does on its own machine, before its runs and after them."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from typer import Argument, Option, confirm
+import click
 
 from blindsight.cli import options
-from blindsight.cli.options import Commands, Settings, hint, show, table, tell_skipped, to_file, to_folder
+from blindsight.cli.command import Settings, argument, command, flag, group, option, several
+from blindsight.cli.options import hint, show, table, tell_skipped, to_file, to_folder
 from blindsight.errors import InputError, PrivacyError, ServiceError
 from blindsight.files import atomic_writer, check_writable, storage_errors
 
@@ -15,19 +17,18 @@ if TYPE_CHECKING:
     from blindsight.federated.identity import Identity
     from blindsight.federated.runs import KeptRun
 
-OperatorOption = Annotated[Path, Option(help="The operator's folder, which nobody else may read.")]
+operator_home = option("--home", type=Path, required=True, help="The operator's folder, which nobody else may read.")
 
-app = Commands(help="Keys, fingerprints, certificates and kept runs for learning across machines.")
+app = group("federation", "Keys, fingerprints, certificates and kept runs for learning across machines.")
 
 
-@app.command("invite", example="federation invite north --home operator")
-def invite(
-    name: Annotated[str, Argument(help='An owner\'s name, or "key generator".')],
-    home: OperatorOption,
-    address: Annotated[str, Option(help="With the first invitation: where nodes reach the SuperLink, HOST:PORT.")] = "",
-    flower_app: Annotated[Path | None, Option("--app", help="With the first: a Flower app of your own.")] = None,
-    out: Annotated[Path | None, Option(help="The file to write; NAME.invitation by default.", callback=to_file)] = None,
-) -> None:
+@command(app, "invite", example="federation invite north --home operator")
+@argument("name", 'An owner\'s name, or "key generator".')
+@operator_home
+@option("--address", default="", help="With the first invitation: where nodes reach the SuperLink, HOST:PORT.")
+@option("--app", "flower_app", type=Path, help="With the first: a Flower app of your own.")
+@option("--out", type=Path, help="The file to write; NAME.invitation by default.", check=to_file)
+def invite(name: str, home: Path, address: str, flower_app: Path | None, out: Path | None) -> None:
     """Write the one file that a party needs to join; give it to that party alone."""
     from blindsight.federated.commands import APP, app_digest
     from blindsight.federated.invite import WHY_THREE, Federation
@@ -50,30 +51,40 @@ def invite(
     )
 
 
-@app.command("serve", example="federation serve --home operator")
-def serve_federation(
-    home: OperatorOption,
-    host: Annotated[str, Option(help="The address to listen on; its control interface is for this machine alone.")] = (
-        "0.0.0.0"  # noqa: S104
-    ),
-) -> None:
+@command(app, "serve", example="federation serve --home operator")
+@operator_home
+@option(
+    "--host",
+    default="0.0.0.0",  # noqa: S104
+    help="The address to listen on; its control interface is for this machine alone.",
+)
+def serve_federation(home: Path, host: str) -> None:
     """Run the SuperLink, with its door for invited parties, and the aggregator's executor, until it is stopped."""
     from blindsight.federated.commands import serve
 
     serve(home.expanduser().resolve(), host=host, tell=lambda sentence: sys.stderr.write(f"{sentence}\n"))
 
 
-@app.command("run", example="federation run --home operator --public public.npz --agreed agreed.npz --out model")
+@command(app, "run", example="federation run --home operator --public public.npz --agreed agreed.npz --out model")
+@operator_home
+@option("--public", type=Path, required=True, help="Public features and labels, from `federation data --public`.")
+@option("--out", type=Path, required=True, help="Folder for the model and its report.", check=to_folder)
+@option("--agreed", type=Path, help="What all sites do with their pictures; kept with the model.")
+@option("--validation", type=Path, help="Features and labels on which rounds are scored.")
+@option("--owners", default=3, help="How many owners to wait for.", min=3)
+@options.rounds
+@options.scheme
+@option("--label", default="first", help="A run of the same label goes on where it stopped.")
 def run_federation(
-    home: OperatorOption,
-    public: Annotated[Path, Option(help="Public features and labels, from `federation data --public`.")],
-    out: Annotated[Path, Option(help="Folder for the model and its report.", callback=to_folder)],
-    agreed: Annotated[Path | None, Option(help="What all sites do with their pictures; kept with the model.")] = None,
-    validation: Annotated[Path | None, Option(help="Features and labels on which rounds are scored.")] = None,
-    owners: Annotated[int, Option(help="How many owners to wait for.", min=3)] = 3,
-    rounds: options.RoundsOption = 10,
-    scheme: options.SchemeOption = "masks",
-    label: Annotated[str, Option(help="A run of the same label goes on where it stopped.")] = "first",
+    home: Path,
+    public: Path,
+    out: Path,
+    agreed: Path | None,
+    validation: Path | None,
+    owners: int,
+    rounds: int,
+    scheme: str,
+    label: str,
 ) -> None:
     """Let the parties that have joined learn together; `federation serve` runs meanwhile, on this machine."""
     from blindsight.federated.commands import ConfigValue, run_app
@@ -102,19 +113,17 @@ def run_federation(
     show({"model": str(model)}, f"Model and report are in {out}. {more}")
 
 
-@app.command("join", example="federation join north.invitation --home north")
+@command(app, "join", example="federation join north.invitation --home north")
+@argument("file", "The invitation.", type=Path)
+@options.home
+@option("--data", type=Path, help="An owner's features and labels, an .npz.")
+@option("--code", default="", help="The code that the others have told you; without it you are asked.")
+@option("--wait", default=3600.0, help="Seconds to wait for the others.", min=0)
+@option("--port", default=9094, help="A port of this machine for the node's own processes.")
+@flag("--start/--no-start", help="Start the node; else only join.", default=True)
+@several("--changed", help="A party with other keys than before, whose new fingerprint was compared; may be repeated.")
 def join(
-    file: Annotated[Path, Argument(help="The invitation.")],
-    home: options.HomeOption,
-    data: Annotated[Path | None, Option(help="An owner's features and labels, an .npz.")] = None,
-    code: Annotated[str, Option(help="The code that the others have told you; without it you are asked.")] = "",
-    wait: Annotated[float, Option(help="Seconds to wait for the others.", min=0)] = 3600.0,
-    port: Annotated[int, Option(help="A port of this machine for the node's own processes.")] = 9094,
-    start: Annotated[bool, Option(help="Start the node; else only join.")] = True,
-    changed: Annotated[
-        list[str] | None,
-        Option(help="A party with other keys than before, whose new fingerprint was compared; may be repeated."),
-    ] = None,
+    file: Path, home: Path, data: Path | None, code: str, wait: float, port: int, start: bool, changed: tuple[str, ...]
 ) -> None:
     """Make keys, join with an invitation, compare one code with the others, and run this party's node.
 
@@ -144,22 +153,28 @@ def join(
     if code:
         if code.strip().upper() != admission.code:
             raise PrivacyError(f"the others see {code}; here it is {admission.code}. Somebody may be in between.")
-    elif not confirm("Do the others see the same code?"):
+    elif not click.confirm("Do the others see the same code?"):
         raise PrivacyError("the code was not confirmed: nothing is started.")
     admission.accept(home, invitation)
     if start:
         start_node(invitation, admission, home, data=data and data.expanduser().resolve(), port=port)
 
 
-@app.command("data", example="federation data photos --agreed agreed.npz --out data.npz")
+@command(app, "data", example="federation data photos --agreed agreed.npz --out data.npz")
+@argument("pictures", "A folder per class, or a table (.csv) of pictures.", type=Path)
+@option(
+    "--agreed",
+    type=Path,
+    required=True,
+    help="What all sites do with their pictures; written with --public, else read.",
+)
+@option("--out", type=Path, required=True, help="The file for `data` of a node, or `public` of a run.", check=to_file)
+@flag("--public", help="These are the public pictures: write what is agreed.")
+@options.features
+@options.components(200)
+@flag("--attributes", help="With --public: learn the table's attributes.")
 def make_data(
-    pictures: Annotated[Path, Argument(help="A folder per class, or a table (.csv) of pictures.")],
-    agreed: Annotated[Path, Option(help="What all sites do with their pictures; written with --public, else read.")],
-    out: Annotated[Path, Option(help="The file for `data` of a node, or `public` of a run.", callback=to_file)],
-    public: Annotated[bool, Option("--public", help="These are the public pictures: write what is agreed.")] = False,
-    features: options.FeaturesOption = "pixels",
-    components: options.ComponentsOption = 200,
-    attributes: Annotated[bool, Option("--attributes", help="With --public: learn the table's attributes.")] = False,
+    pictures: Path, agreed: Path, out: Path, public: bool, features: str, components: int, attributes: bool
 ) -> None:
     """Make features and labels of pictures, the same way at every site.
 
@@ -197,8 +212,9 @@ def make_data(
     )
 
 
-@app.command("status", example="federation status --home operator")
-def federation_status(home: OperatorOption) -> None:
+@command(app, "status", example="federation status --home operator")
+@operator_home
+def federation_status(home: Path) -> None:
     """Show who was invited, who has joined, whose node is online, and the code that everybody must see."""
     from blindsight.federated.commands import operator_of
     from blindsight.federated.invite import Federation
@@ -222,10 +238,10 @@ def federation_status(home: OperatorOption) -> None:
     show(document, table(f"Federation at {federation.address}", columns, rows), f"Code: {federation.code}")
 
 
-@app.command("remove", example="federation remove north --home operator")
-def remove_party(
-    name: Annotated[str, Argument(help="The party that is to leave, or whose keys are lost.")], home: OperatorOption
-) -> None:
+@command(app, "remove", example="federation remove north --home operator")
+@argument("name", "The party that is to leave, or whose keys are lost.")
+@operator_home
+def remove_party(name: str, home: Path) -> None:
     """Strike a party from the list; its node is no longer admitted. Invite it again for new keys."""
     from blindsight.federated.commands import operator_of
     from blindsight.federated.invite import Federation
@@ -241,11 +257,10 @@ def remove_party(
     )
 
 
-@app.command("rotate", example="federation rotate --home operator --out handover")
-def rotate(
-    home: OperatorOption,
-    out: Annotated[Path, Option(help="The hand-over to write, for every party.", callback=to_file)],
-) -> None:
+@command(app, "rotate", example="federation rotate --home operator --out handover")
+@operator_home
+@option("--out", type=Path, required=True, help="The hand-over to write, for every party.", check=to_file)
+def rotate(home: Path, out: Path) -> None:
     """Make another authority and certificates; parties follow with the hand-over, without new invitations."""
     from blindsight.federated.invite import Federation
     from blindsight.sums.terms import AGGREGATOR
@@ -264,10 +279,10 @@ def rotate(
     )
 
 
-@app.command("follow", example="federation follow handover --home north")
-def follow_authority(
-    file: Annotated[Path, Argument(help="The hand-over that the operator wrote.")], home: options.HomeOption
-) -> None:
+@command(app, "follow", example="federation follow handover --home north")
+@argument("file", "The hand-over that the operator wrote.", type=Path)
+@options.home
+def follow_authority(file: Path, home: Path) -> None:
     """Believe the federation's new authority, if the aggregator has signed that it follows the one of this home."""
     from blindsight.federated.invite import follow
 
@@ -275,11 +290,10 @@ def follow_authority(
     show({"authority": str(home / "authority.crt")}, "The new authority is believed. Start this party's node again.")
 
 
-@app.command("identity", example="federation identity --home north --name north")
-def make_identity(
-    home: options.HomeOption,
-    name: Annotated[str, Option(help='A user\'s name, or "aggregator", or "key generator".')],
-) -> None:
+@command(app, "identity", example="federation identity --home north --name north")
+@options.home
+@option("--name", required=True, help='A user\'s name, or "aggregator", or "key generator".')
+def make_identity(home: Path, name: str) -> None:
     """Make a party's keys, or show those that are there; nothing is ever overwritten."""
     from blindsight.federated.identity import IDENTITY_FILE, Identity
 
@@ -291,8 +305,9 @@ def make_identity(
     _show_identity(identity, path, made=not there)
 
 
-@app.command("show", example="federation show --home north")
-def show_identity(home: options.HomeOption) -> None:
+@command(app, "show", example="federation show --home north")
+@options.home
+def show_identity(home: Path) -> None:
     """Show the name and the fingerprint of a party; its secrets are never shown."""
     from blindsight.federated.identity import IDENTITY_FILE, Identity
 
@@ -300,13 +315,10 @@ def show_identity(home: options.HomeOption) -> None:
     _show_identity(Identity.load(path), path, made=False)
 
 
-@app.command("members", example="federation members north/member.json east/member.json")
-def list_members(
-    members: Annotated[
-        list[str], Argument(metavar="NAME=FINGERPRINT...", help="Everybody, as each has told you in person.")
-    ],
-    out: Annotated[Path | None, Option(help="Write the file here instead of printing it.")] = None,
-) -> None:
+@command(app, "members", example="federation members north/member.json east/member.json")
+@argument("members", "Everybody, as each has told you in person.", many=True, metavar="NAME=FINGERPRINT...")
+@option("--out", type=Path, help="Write the file here instead of printing it.")
+def list_members(members: tuple[str, ...], out: Path | None) -> None:
     """Print or write the members file, which says who takes part."""
     from blindsight.federated.identity import Members
 
@@ -323,12 +335,11 @@ def list_members(
     show(document, f"{len(listed.fingerprints)} members, {len(listed.owners)} of them owners: {out}")
 
 
-@app.command("certificates", example="federation certificates --out tls --host hub.example.org")
-def certificates(
-    out: Annotated[Path, Option(help="Folder for the four files.")],
-    host: Annotated[list[str], Option(help="Name or address of the server; may be given repeatedly.")],
-    days: Annotated[int, Option(help="How long they are valid.", min=1, max=3650)] = 365,
-) -> None:
+@command(app, "certificates", example="federation certificates --out tls --host hub.example.org")
+@option("--out", type=Path, required=True, help="Folder for the four files.")
+@several("--host", required=True, help="Name or address of the server; may be given repeatedly.")
+@option("--days", default=365, help="How long they are valid.", min=1, max=3650)
+def certificates(out: Path, host: tuple[str, ...], days: int) -> None:
     """Make a certificate authority of one's own and the server's TLS certificate; nothing is ever overwritten."""
     from blindsight.federated.invite import make_certificates
 
@@ -343,10 +354,9 @@ def certificates(
     show(document, table(f"TLS for {', '.join(host)}, {days} days", ("what", "file", "for"), rows))
 
 
-@app.command("node-key", example="federation node-key --out node")
-def node_key(
-    out: Annotated[Path, Option(help="Folder for the two files, such as the node's home.")],
-) -> None:
+@command(app, "node-key", example="federation node-key --out node")
+@option("--out", type=Path, required=True, help="Folder for the two files, such as the node's home.")
+def node_key(out: Path) -> None:
     """Make the key by which the server knows one node; nothing is ever overwritten."""
     from blindsight.federated.invite import make_node_key
 
@@ -356,8 +366,9 @@ def node_key(
     show({name: path for name, path, _ in rows}, table("Key of a node", ("what", "file", "for"), rows))
 
 
-@app.command("runs", example="federation runs --home north")
-def list_runs(home: options.HomeOption) -> None:
+@command(app, "runs", example="federation runs --home north")
+@options.home
+def list_runs(home: Path) -> None:
     """List the runs a party takes part in or took part in; for the key generator also every sum that it has opened."""
     from blindsight.federated.identity import KeyStore
     from blindsight.federated.runs import kept_runs
@@ -374,11 +385,10 @@ def list_runs(home: options.HomeOption) -> None:
     show(document, table(f"Runs of {name}", columns, rows, numbers=("members", "weights")), *record)
 
 
-@app.command("forget", example="federation forget --home north --run RUN")
-def forget(
-    home: options.HomeOption,
-    run: Annotated[str, Option(help='The run, as "blindsight federation runs" calls it.')],
-) -> None:
+@command(app, "forget", example="federation forget --home north --run RUN")
+@options.home
+@option("--run", required=True, help='The run, as "blindsight federation runs" calls it.')
+def forget(home: Path, run: str) -> None:
     """Delete a party's keys and state of a run that has finished, for good; the ledger of privacy budgets is kept."""
     from blindsight.federated.identity import KeyStore
     from blindsight.federated.runs import forget_run
@@ -410,7 +420,7 @@ def _show_identity(identity: "Identity", path: Path, *, made: bool) -> None:
     show(document, *lines)
 
 
-def _fingerprints(words: list[str]) -> dict[str, str]:
+def _fingerprints(words: Sequence[str]) -> dict[str, str]:
     """Return what NAME=FINGERPRINT says, each name once; a name may have an equals sign, a fingerprint has none."""
     found: dict[str, str] = {}
     for word in words:

@@ -4,15 +4,12 @@ import csv
 import io
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from typer import Argument, Option
+from typing import TYPE_CHECKING, Any, Literal
 
 from blindsight.cli import options
+from blindsight.cli.command import argument, command, flag, group, grouped, option, several
 from blindsight.cli.options import (
-    Commands,
     LiveTable,
-    chosen,
     hint,
     show,
     split_names,
@@ -43,7 +40,7 @@ if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands shoul
     from blindsight.selective.timeline import Photos
     from blindsight.sums.engine import Cost
 
-app = Commands(help="Train together without seeing each other's data or updates.")
+app = group("learn", "Train together without seeing each other's data or updates.")
 
 _SHOWN = ("centralised", "never updated", "local only", "selective sharing", "FedAvg, equal uploads")
 _COLUMNS = ("round", "score", "sparsity", "kB/owner", "training s", "owners s", "aggregator s", "key generator s")
@@ -53,31 +50,30 @@ _COLUMNS = ("round", "score", "sparsity", "kB/owner", "training s", "owners s", 
 class Collected(options.Collected):
     """One collection, which the owners share out."""
 
-    owners: options.OwnersOption = 5
+    owners: int
+
+
+collected = grouped("collected", Collected, *options.which, options.owners)
 
 
 @dataclass(frozen=True)
 class Seen:
     """What the owners learn from."""
 
-    features: options.FeaturesOption = "pixels"
-    components: options.ComponentsOption = 200
+    features: str
+    components: int
+
+
+seen = grouped("seen", Seen, options.features, options.components(200))
 
 
 @dataclass(frozen=True)
 class Own:
     """Owners with pictures of their own."""
 
-    owner: Annotated[
-        list[str] | None,
-        Option("--owner", help="An owner's own pictures, NAME=PATH (a folder per class, or a table); once for each."),
-    ] = None
-    public: Annotated[
-        Path | None, Option("--public", help="With --owner: public pictures, which say what the classes are.")
-    ] = None
-    test: Annotated[
-        Path | None, Option("--test", help="With --owner: pictures for the score; default: a part of the public ones.")
-    ] = None
+    owner: tuple[str, ...]
+    public: Path | None
+    test: Path | None
 
     def sites(self, collected: Collected, sharing: str | None = None) -> "Sites | None":
         """Return where the owners' own pictures lie, or None where they share one collection out."""
@@ -108,17 +104,24 @@ class Own:
         return Sites({name: str(place) for name, place in places.items()}, str(self.public.absolute()), test)
 
 
+own = grouped(
+    "own",
+    Own,
+    several("--owner", help="An owner's own pictures, NAME=PATH (a folder per class, or a table); once for each."),
+    option("--public", type=Path, help="With --owner: public pictures, which say what the classes are."),
+    option("--test", type=Path, help="With --owner: pictures for the score; default: a part of the public ones."),
+)
+
+
 @dataclass(frozen=True)
 class Sums:
     """How updates are added up."""
 
-    rounds: options.RoundsOption = 10
-    scheme: options.SchemeOption = "masks"
-    key_bits: options.KeyOption = 3072
-    keys: Annotated[str, Option("--keys", help="Kind of the Paillier key: subgroup (fast) or conservative.")] = (
-        "subgroup"
-    )
-    sparsity: options.SparsityOption = None
+    rounds: int
+    scheme: str | None
+    key_bits: int
+    keys: str
+    sparsity: float | None
 
     def check(self) -> "Choice":
         from blindsight.crypto.paillier import check_key_bits, check_keys
@@ -132,52 +135,90 @@ class Sums:
         return choice
 
 
-RecordOption = Annotated[bool, Option("--record", help="Keep what the server received, for `blindsight audit`.")]
-AttributesOption = Annotated[str, Option(help="Learn these attributes instead of the classes.")]
+sums = grouped(
+    "sums",
+    Sums,
+    options.rounds,
+    options.scheme,
+    options.key_bits,
+    option("--keys", default="subgroup", help="Kind of the Paillier key: subgroup (fast) or conservative."),
+    options.sparsity(None),
+)
 
 
-@app.command("encrypted", example="learn encrypted --owner north=DIR --owner east=DIR --owner west=DIR --public DIR")
+@dataclass(frozen=True)
+class Proof:
+    """What is to be proven of all rounds."""
+
+    epsilon: float | None
+    delta: float | None
+    unit: Literal["record", "owner"] | None
+    clip: float | None
+    colluders: int | None
+    drop_outs: int | None
+
+
+proof = grouped(
+    "proof",
+    Proof,
+    option(
+        "--epsilon",
+        type=float,
+        help="Prove this much of all rounds, by noise inside the sums; needs --delta and --unit.",
+    ),
+    option("--delta", type=float, help="Of epsilon; below one over the number of records."),
+    option("--unit", choices=("record", "owner"), help="What epsilon protects."),
+    option("--clip", type=float, help="Longest gradient of a record (default 1), or update of an owner."),
+    option(
+        "--colluders",
+        type=int,
+        min=0,
+        help="Owners that may tell the server their noise; default: what masks withstand.",
+    ),
+    option("--drop-outs", type=int, min=0, help="Owners that may miss a round; default: what masks withstand."),
+)
+
+recorded = flag("--record", help="Keep what the server received, for `blindsight audit`.")
+attributes = option("--attributes", default="", help="Learn these attributes instead of the classes.")
+
+
+@command(app, "encrypted", example="learn encrypted --owner north=DIR --owner east=DIR --owner west=DIR --public DIR")
+@collected
+@own
+@seen
+@sums
+@attributes
+@option(
+    "--sharing",
+    choices=("equal", "by-class", "by-person"),
+    help="How they share it out; by default by person where persons are known, else equally.",
+)
+@option(
+    "--minimum-per-position",
+    type=int,
+    help="Withhold weights that fewer owners changed (dphe, block-dphe); default: 2, from 5 owners on 3.",
+    min=1,
+)
+@proof
+@option("--ledger", type=Path, help="Ledger that is charged with epsilon before anything is learned.")
+@flag("--compare", help="Also measure in the report what a round costs with every other scheme.")
+@options.model_folder("out/learn")
+@options.resume
+@flag("--record", help="Keep one round with every update in the clear, for `blindsight audit`.")
 def learn_encrypted(
     collected: Collected,
     own: Own,
     seen: Seen,
     sums: Sums,
-    attributes: AttributesOption = "",
-    sharing: Annotated[
-        Literal["equal", "by-class", "by-person"] | None,
-        Option(help="How they share it out; by default by person where persons are known, else equally."),
-    ] = None,
-    minimum_per_position: Annotated[
-        int | None,
-        Option(
-            help="Withhold weights that fewer owners changed (dphe, block-dphe); default: 2, from 5 owners on 3.", min=1
-        ),
-    ] = None,
-    epsilon: Annotated[
-        float | None, Option(help="Prove this much of all rounds, by noise inside the sums; needs --delta and --unit.")
-    ] = None,
-    delta: Annotated[float | None, Option(help="Of epsilon; below one over the number of records.")] = None,
-    unit: Annotated[Literal["record", "owner"] | None, Option(help="What epsilon protects.")] = None,
-    clip: Annotated[
-        float | None, Option(help="Longest gradient of a record (default 1), or update of an owner.")
-    ] = None,
-    colluders: Annotated[
-        int | None, Option(help="Owners that may tell the server their noise; default: what masks withstand.", min=0)
-    ] = None,
-    drop_outs: Annotated[
-        int | None, Option(help="Owners that may miss a round; default: what masks withstand.", min=0)
-    ] = None,
-    ledger: Annotated[
-        Path | None, Option(help="Ledger that is charged with epsilon before anything is learned.")
-    ] = None,
-    compare: Annotated[
-        bool, Option("--compare", help="Also measure in the report what a round costs with every other scheme.")
-    ] = False,
-    out: options.ModelOutOption = Path("out/learn"),
-    resume: options.ResumeOption = False,
-    record: Annotated[
-        bool, Option("--record", help="Keep one round with every update in the clear, for `blindsight audit`.")
-    ] = False,
+    proof: Proof,
+    attributes: str,
+    sharing: Literal["equal", "by-class", "by-person"] | None,
+    minimum_per_position: int | None,
+    ledger: Path | None,
+    compare: bool,
+    out: Path,
+    resume: bool,
+    record: bool,
 ) -> None:
     """Train one linear classifier from several owners by encrypted rounds; write model, statement and report.
 
@@ -188,8 +229,13 @@ def learn_encrypted(
     from blindsight.learn.estimators import FederatedClassifier
 
     choice, sites = sums.check(), own.sites(collected, sharing)
-    asked = vars(sums) | locals()
-    learner = chosen(FederatedClassifier, asked, random_state=collected.seed, record=record or epsilon is None)
+    learner = FederatedClassifier(
+        **vars(sums),
+        **vars(proof),
+        minimum_per_position=minimum_per_position,
+        random_state=collected.seed,
+        record=record or proof.epsilon is None,
+    )
     data, owners = collected.name, collected.owners
     if sites is not None:
         data, owners = "own pictures", len(sites.owners)
@@ -198,8 +244,8 @@ def learn_encrypted(
     learner.set_params(multilabel=study.multilabel, classes=study.classes)
     described = collected.to_dict() | asdict(seen) | {"data": data, "owners": owners, "attributes": attributes}
     described |= {"sharing": sharing, "scheme": sums.scheme} | ({} if sites is None else {"sites": asdict(sites)})
-    noise = ("epsilon", "delta", "unit", "clip", "colluders", "drop_outs") if epsilon is not None else ()
-    described["protocol"] = {name: asked[name] for name in ("rounds", "sparsity", *noise)}
+    noise = {} if proof.epsilon is None else asdict(proof)
+    described["protocol"] = {"rounds": sums.rounds, "sparsity": sums.sparsity} | noise
     write_json(out / "run.json", {"schema": "blindsight/run", "version": 1} | described)
     title = f"Learning {data} from {owners} owners by {sums.scheme}"
     learner.fit(
@@ -217,7 +263,7 @@ def learn_encrypted(
         pictures.save(out / "pictures.npz")
     write_json(out / "statement.json", learner.statement_.to_dict())
     if learner.noise_ is not None:
-        write_json(out / "noise.json", learner.noise_.to_dict() | {"delta": delta})
+        write_json(out / "noise.json", learner.noise_.to_dict() | {"delta": proof.delta})
     if record and learner.recorded_ is not None:
         learner.recorded_.save(out / "recorded-round.npz")
     if learner.views_ or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report
@@ -241,27 +287,26 @@ def learn_encrypted(
     )
 
 
-@app.command("network", example="learn network --model net.py:Net --epsilon 4 --delta 1e-5 --unit record")
-def learn_network(
-    collected: Collected,
-    own: Own,
-    model: Annotated[str, Option(help="Your torch module, as in net.py:Net; called with the number of classes.")],
-    side: Annotated[int, Option(help="With --owner: size at which pictures are read.", min=8)] = 32,
-    epsilon: Annotated[float | None, Option(help="Prove this much of the run; needs --delta and --unit.")] = None,
-    delta: Annotated[float | None, Option(help="Of epsilon; below one over the number of pictures.")] = None,
-    unit: Annotated[Literal["record", "participant"] | None, Option(help="What epsilon protects.")] = None,
-    share: Annotated[float, Option(help="Fraction of the parameters in an upload.")] = 0.1,
-    clip: Annotated[float | None, Option(help="Longest gradient or upload; default: by the public pictures.")] = None,
-    batch_size: Annotated[int | None, Option(help="Pictures of an upload; default: from epsilon.", min=1)] = None,
-    local_steps: Annotated[int | None, Option(help="Passes over them; default: 5.", min=1)] = None,
-    learning_rate: Annotated[float | None, Option(help="Default: by the optimiser and epsilon.")] = None,
-    decay: Annotated[float | None, Option(help="In the t-th upload the rate is divided by 1 + decay t.")] = None,
-    optimiser: options.OptimiserOption = "sgd",
-    passes: Annotated[int, Option(help="How often all pictures are gone through.", min=1)] = 1,
-    scheme: options.HiddenOption = None,
-    record: RecordOption = False,
-    out: options.ModelOutOption = Path("out/network"),
-) -> None:
+@command(app, "network", example="learn network --model net.py:Net --epsilon 4 --delta 1e-5 --unit record")
+@collected
+@own
+@option("--model", required=True, help="Your torch module, as in net.py:Net; called with the number of classes.")
+@option("--side", default=32, help="With --owner: size at which pictures are read.", min=8)
+@option("--epsilon", type=float, help="Prove this much of the run; needs --delta and --unit.")
+@option("--delta", type=float, help="Of epsilon; below one over the number of pictures.")
+@option("--unit", choices=("record", "participant"), help="What epsilon protects.")
+@option("--share", default=0.1, help="Fraction of the parameters in an upload.")
+@option("--clip", type=float, help="Longest gradient or upload; default: by the public pictures.")
+@option("--batch-size", type=int, help="Pictures of an upload; default: from epsilon.", min=1)
+@option("--local-steps", type=int, help="Passes over them; default: 5.", min=1)
+@option("--learning-rate", type=float, help="Default: by the optimiser and epsilon.")
+@option("--decay", type=float, help="In the t-th upload the rate is divided by 1 + decay t.")
+@options.optimiser
+@option("--passes", default=1, help="How often all pictures are gone through.", min=1)
+@options.hidden_scheme
+@recorded
+@options.model_folder("out/network")
+def learn_network(collected: Collected, own: Own, model: str, side: int, record: bool, out: Path, **how: Any) -> None:
     """Train your own torch module from several owners' pictures, with (epsilon, delta); write model and statement.
 
     blindsight learn network --model net.py:Net --owner north=DIR --owner east=DIR --owner west=DIR --public DIR
@@ -273,7 +318,7 @@ def learn_network(
     from blindsight.sums.roles import forget
 
     seed = collected.seed
-    learner = chosen(SelectiveClassifier, locals(), module=None, random_state=seed)
+    learner = SelectiveClassifier(None, random_state=seed, **how)
     learner.check()
     make = module_maker(model)
     sites = own.sites(collected)
@@ -311,12 +356,11 @@ def learn_network(
     )
 
 
-@app.command("predict", example="learn predict out/learn photos")
-def learn_predict(
-    run: Annotated[Path, Argument(help="Folder that `learn encrypted` or `learn network` wrote.")],
-    pictures: Annotated[Path, Argument(help="Folder of pictures, at any depth; their folders' names are not used.")],
-    out: Annotated[Path | None, Option(help="Write the answers as a table (.csv) as well.", callback=to_file)] = None,
-) -> None:
+@command(app, "predict", example="learn predict out/learn photos")
+@argument("run", "Folder that `learn encrypted` or `learn network` wrote.", type=Path)
+@argument("pictures", "Folder of pictures, at any depth; their folders' names are not used.", type=Path)
+@option("--out", type=Path, help="Write the answers as a table (.csv) as well.", check=to_file)
+def learn_predict(run: Path, pictures: Path, out: Path | None) -> None:
     """Say what the model of a run sees on pictures: blindsight learn predict out/learn PICTURES"""
     from blindsight.data import load
     from blindsight.learn.model import load_model
@@ -345,15 +389,14 @@ def learn_predict(
     show({"answers": named, "skipped": list(found.skipped)}, table(f"{len(rows)} pictures", columns, rows))
 
 
-@app.command("cluster", example="learn cluster --data digits --owners 5 --clusters 10")
-def learn_clusters(
-    collected: Collected,
-    seen: Seen,
-    sums: Sums,
-    clusters: Annotated[int | None, Option(help="How many; default: the classes.", min=2)] = None,
-    out: options.ModelOutOption = Path("out/cluster"),
-    resume: options.ResumeOption = False,
-) -> None:
+@command(app, "cluster", example="learn cluster --data digits --owners 5 --clusters 10")
+@collected
+@seen
+@sums
+@option("--clusters", type=int, help="How many; default: the classes.", min=2)
+@options.model_folder("out/cluster")
+@options.resume
+def learn_clusters(collected: Collected, seen: Seen, sums: Sums, clusters: int | None, out: Path, resume: bool) -> None:
     """Find clusters in several owners' pictures by encrypted rounds; classes, where known, only judge the result."""
     from blindsight.learn.estimators import FederatedKMeans
 
@@ -362,7 +405,7 @@ def learn_clusters(
     if clusters is None and study.multilabel:
         raise InputError(f"{collected.name} has attributes and no classes: say how many clusters to find (--clusters).")
     many = clusters or len(study.answers)
-    learner = chosen(FederatedKMeans, vars(sums), n_clusters=many, random_state=collected.seed)
+    learner = FederatedKMeans(**vars(sums), n_clusters=many, random_state=collected.seed)
     live = LiveTable(f"Clustering {collected.name} from {collected.owners} owners by {sums.scheme}", _COLUMNS)
     learner.fit(
         {name: pair[0] for name, pair in study.owners.items()},
@@ -385,16 +428,24 @@ def learn_clusters(
     )
 
 
-@app.command("compare", example="learn compare --data digits --epsilon 1 --delta 1e-5")
+@command(app, "compare", example="learn compare --data digits --epsilon 1 --delta 1e-5")
+@collected
+@seen
+@option("--epsilon", type=float, required=True, help="What PRR10 and RA12 claim to spend.")
+@option("--delta", type=float, required=True, help="Their delta.")
+@attributes
+@options.rounds
+@options.key_bits
+@options.sparsity(0.9)
 def learn_compare(
     collected: Collected,
     seen: Seen,
-    epsilon: Annotated[float, Option(help="What PRR10 and RA12 claim to spend.")],
-    delta: Annotated[float, Option(help="Their delta.")],
-    attributes: AttributesOption = "",
-    rounds: options.RoundsOption = 10,
-    key_bits: options.KeyOption = 3072,
-    sparsity: options.SparsityOption = 0.9,
+    epsilon: float,
+    delta: float,
+    attributes: str,
+    rounds: int,
+    key_bits: int,
+    sparsity: float | None,
 ) -> None:
     """Learn the same data by every installed scheme and every baseline: accuracy, cost and privacy side by side."""
     from blindsight.dp.accounting import check_positive
@@ -404,7 +455,7 @@ def learn_compare(
     if not 0 < delta < 1:
         raise InputError(f"delta must be in (0, 1); got {delta}.")
     asked: dict[str, Any] = {"rounds": rounds, "key_bits": key_bits, "sparsity": sparsity}
-    Sums(**asked).check()
+    Sums(scheme="plain", keys="subgroup", **asked).check()
     study, _ = _study(collected, seen, attributes)
     with terminal_progress() as progress:
         rows = contest(study, epsilon=epsilon, delta=delta, **asked, random_state=collected.seed, progress=progress)
@@ -423,86 +474,135 @@ def learn_compare(
     )
 
 
-@app.command(
-    "selective", example="learn selective --data digits --share 0.1 --noise record --epsilon 4 --delta 1e-5 --clip 1"
+@dataclass(frozen=True)
+class Plan:
+    """Whose photos, and when."""
+
+    participants: int
+    days: int
+    initial: float
+    skew: float | None
+    attribute: str | None
+
+
+plan = grouped(
+    "plan",
+    Plan,
+    option("--attribute", help="Learn this attribute's yes and no."),
+    option("--participants", default=10, min=1, help="How many people take photos."),
+    option("--days", default=28, min=1, help="For how many days."),
+    option("--initial", default=0.1, help="Fraction of the photos that are public, day 0."),
+    option("--skew", type=float, help="Unequal classes: Dirichlet concentration."),
 )
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is trained, and how."""
+
+    model: str
+    optimiser: Literal["sgd", "rmsprop", "adam"]
+    learning_rate: float | None
+    local_steps: int
+    decay: float
+
+
+training = grouped(
+    "training",
+    Training,
+    option(
+        "--model",
+        default="head",
+        help="head (on features), cnn (from scratch), or your torch module, as in net.py:Net.",
+    ),
+    options.optimiser,
+    option("--learning-rate", type=float, help="Default: by the optimiser."),
+    option("--local-steps", default=5, min=1, help="Passes over each batch of 32 photos."),
+    option("--decay", default=0.01, min=0, help="In the t-th upload the rate is divided by 1 + decay t."),
+)
+
+
+@command(
+    app,
+    "selective",
+    example="learn selective --data digits --share 0.1 --noise record --epsilon 4 --delta 1e-5 --clip 1",
+)
+@options.collected
+@option("--classes", default="", help="Learn only these classes, by commas.")
+@plan
+@training
+@option(
+    "--features",
+    default="pixels",
+    help="Of a head: pixels, embedding, thumbnail, a path of an ONNX model or vgg16:WEIGHTS.",
+)
+@options.components(64)
+@option("--share", default=0.1, help="theta_u: fraction of parameters uploaded.")
+@option("--download", default=1.0, help="theta_d: fraction downloaded.")
+@option(
+    "--select", choices=("largest", "random", "threshold"), default="largest", help="Which parameters are uploaded."
+)
+@option("--threshold", type=float, help="tau, for --select threshold.")
+@option("--bound", type=float, help="gamma: values are cut to +- this.")
+@flag("--residual", help="Send later what was not sent.")
+@flag("--half", help="Upload float16.")
+@flag("--half-download", help="Download float16.")
+@option("--order", choices=("round-robin", "random", "asynchronous"), default="round-robin", help="Who comes when.")
+@options.hidden_scheme
+@option(
+    "--noise",
+    choices=("none", "published", "laplace", "participant", "record"),
+    default="none",
+    help="published or laplace: per parameter; participant or record: with a proof.",
+)
+@option("--epsilon", type=float, help="Of the noise: per parameter and upload, or (with a proof) of all days.")
+@option("--delta", type=float, help="Of all proven epsilons.")
+@option("--clip", type=float, help="Longest gradient of a photo, for record noise.")
+@option("--upload-clip", type=float, help="Longest upload, for participant noise.")
+@option("--epsilons", default="", help="Also simulate methods with proven noise at these.")
+@recorded
+@option("--out", default=Path("out/selective"), help="Folder of statement and report.", check=to_folder)
 def learn_selective(
     collected: options.Collected,
-    classes: Annotated[str, Option(help="Learn only these classes, by commas.")] = "",
-    attribute: Annotated[str | None, Option(help="Learn this attribute's yes and no.")] = None,
-    model: Annotated[
-        str, Option(help="head (on features), cnn (from scratch), or your torch module, as in net.py:Net.")
-    ] = "head",
-    features: Annotated[
-        str,
-        Option("--features", help="Of a head: pixels, embedding, thumbnail, a path of an ONNX model or vgg16:WEIGHTS."),
-    ] = "pixels",
-    components: options.ComponentsOption = 64,
-    optimiser: options.OptimiserOption = "sgd",
-    learning_rate: Annotated[float | None, Option(help="Default: by the optimiser.")] = None,
-    local_steps: Annotated[int, Option(help="Passes over each batch of 32 photos.", min=1)] = 5,
-    decay: Annotated[float, Option(help="In the t-th upload the rate is divided by 1 + decay t.", min=0)] = 0.01,
-    participants: Annotated[int, Option(help="How many people take photos.", min=1)] = 10,
-    days: Annotated[int, Option(help="For how many days.", min=1)] = 28,
-    initial: Annotated[float, Option(help="Fraction of the photos that are public, day 0.")] = 0.1,
-    skew: Annotated[float | None, Option(help="Unequal classes: Dirichlet concentration.")] = None,
-    share: Annotated[float, Option(help="theta_u: fraction of parameters uploaded.")] = 0.1,
-    download: Annotated[float, Option(help="theta_d: fraction downloaded.")] = 1.0,
-    select: Annotated[
-        Literal["largest", "random", "threshold"], Option(help="Which parameters are uploaded.")
-    ] = "largest",
-    threshold: Annotated[float | None, Option(help="tau, for --select threshold.")] = None,
-    bound: Annotated[float | None, Option(help="gamma: values are cut to +- this.")] = None,
-    residual: Annotated[bool, Option("--residual", help="Send later what was not sent.")] = False,
-    half: Annotated[bool, Option("--half", help="Upload float16.")] = False,
-    half_download: Annotated[bool, Option("--half-download", help="Download float16.")] = False,
-    order: Annotated[Literal["round-robin", "random", "asynchronous"], Option(help="Who comes when.")] = "round-robin",
-    scheme: options.HiddenOption = None,
-    noise: Annotated[
-        Literal["none", "published", "laplace", "participant", "record"],
-        Option(help="published or laplace: per parameter; participant or record: with a proof."),
-    ] = "none",
-    epsilon: Annotated[
-        float | None,
-        Option(help="Of the noise: per parameter and upload, or (with a proof) of all days."),
-    ] = None,
-    delta: Annotated[float | None, Option(help="Of all proven epsilons.")] = None,
-    clip: Annotated[float | None, Option(help="Longest gradient of a photo, for record noise.")] = None,
-    upload_clip: Annotated[float | None, Option(help="Longest upload, for participant noise.")] = None,
-    epsilons: Annotated[str, Option(help="Also simulate methods with proven noise at these.")] = "",
-    record: RecordOption = False,
-    out: Annotated[Path, Option(help="Folder of statement and report.", callback=to_folder)] = Path("out/selective"),
+    plan: Plan,
+    training: Training,
+    classes: str,
+    features: str,
+    components: int,
+    epsilons: str,
+    record: bool,
+    out: Path,
+    **sharing: Any,
 ) -> None:
     """Keep a network up to date from people's photos, of which only chosen changes are shared; compare, day by day."""
-    from blindsight.selective.study import PhotoStudy, SharingOptions, SharingResult, Training, backbone
+    from blindsight.selective import study as studies
     from blindsight.sums.roles import forget
 
-    given, seed = locals(), collected.seed
-    training = chosen(Training, given)
-    asked = chosen(SharingOptions, given, epsilons=tuple(split_numbers(epsilons)))
-    asked.check_participants(participants)
-    plan: dict[str, Any] = {name: given[name] for name in ("participants", "days", "initial", "skew", "attribute")}
-    plan["classes"] = split_names(classes)
-    extractor = backbone(features, components=components, random_state=seed)
+    seed = collected.seed
+    trained = studies.Training(**vars(training))
+    asked = studies.SharingOptions(**sharing, epsilons=tuple(split_numbers(epsilons)))
+    asked.check_participants(plan.participants)
+    planned: dict[str, Any] = asdict(plan) | {"classes": split_names(classes)}
+    extractor = studies.backbone(features, components=components, random_state=seed)
     with terminal_progress() as progress:
-        study = PhotoStudy.prepare(
+        study = studies.PhotoStudy.prepare(
             collected.load(progress),
             extractor,
-            training,
-            **plan,
+            trained,
+            **planned,
             random_state=seed,
             cache=cache_folder(),
             progress=progress,
         )
-    title = f"Learning {collected.name} from {participants} participants, {study.dimension:,} parameters"
+    title = f"Learning {collected.name} from {plan.participants} participants, {study.dimension:,} parameters"
     live = LiveTable(title, ("day", *_SHOWN))
 
     def show_day(day: int, found: "Mapping[str, float]") -> None:
         live.row((str(day), *(f"{found[name]:.3f}" for name in _SHOWN)))
 
     messages: list[bytes] = []
-    result = SharingResult.of(study, asked, record=messages.append if record else forget, on_day=show_day)
-    described = {"features": features, "components": components, "training": asdict(training), "plan": plan}
+    result = studies.SharingResult.of(study, asked, record=messages.append if record else forget, on_day=show_day)
+    described = {"features": features, "components": components, "training": asdict(trained), "plan": planned}
     described |= collected.to_dict() | {"sharing": asdict(asked)}
     _keep_run(out, study.initial, described, messages if record else None, study.photos)
     _show_sharing(result, out, collected.name, seed)

@@ -1,38 +1,27 @@
-"""What all commands share: options that are defined once, and how results, progress and errors are shown.
-
-Every command has --json and --debug. A path may begin with ``~``; an option that holds one value is given once; where
-nothing can be written is found before any work. A command may take dataclasses: their fields are its options.
-"""
+"""What all commands share: options that are defined once, and how results, progress and errors are shown."""
 
 import json
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, is_dataclass
-from inspect import Parameter, Signature, signature
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TextIO, get_args
 
-import click
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
-from typer import Argument, Option
-from typer.core import TyperCommand, TyperOption
-from typer.models import CommandFunctionType
 
+from blindsight.cli.command import Declaration, Settings, argument, flag, grouped, option
 from blindsight.errors import InputError
-from blindsight.files import as_path, atomic_writer, check_writable
+from blindsight.files import atomic_writer, check_writable
 from blindsight.progress import Progress
 
 if TYPE_CHECKING:
     from blindsight.data import Dataset
-
-T = TypeVar("T")
 
 
 def to_folder(folder: Path | None) -> Path | None:
@@ -50,52 +39,70 @@ def to_file(file: Path | None) -> Path | None:
 
 
 # Which pictures, and what a method sees of them
-PathOption = Annotated[Path | None, Option(help="Where the collection lies, if it is read from a path.")]
-CountOption = Annotated[int | None, Option("-n", "--count", help="At most this many pictures.", min=1)]
-SeedOption = Annotated[int, Option(help="Seed of splits, pictures and initial weights.", min=0)]
-FeaturesOption = Annotated[str, Option(help="pixels, embedding, thumbnail, or the path of an ONNX model.")]
-ComponentsOption = Annotated[int, Option(help="Principal components of pixels at most.", min=1)]
-OnlyMethodsOption = Annotated[str, Option("--methods", help="Only these, separated by semicolons.")]
-ReportOption = Annotated[Path, Option("--out", help="Folder of the report.", callback=to_folder)]
+path = option("--path", type=Path, help="Where the collection lies, if it is read from a path.")
+count = option("-n", "--count", type=int, min=1, help="At most this many pictures.")
+seed = option("--seed", default=0, min=0, help="Seed of splits, pictures and initial weights.")
+features = option("--features", default="pixels", help="pixels, embedding, thumbnail, or the path of an ONNX model.")
+methods = option("--methods", default="", help="Only these, separated by semicolons.")
+
+
+def components(default: int) -> Declaration:
+    return option("--components", default=default, min=1, help="Principal components of pixels at most.")
+
+
+def report_folder(default: str) -> Declaration:
+    return option("--out", default=Path(default), check=to_folder, help="Folder of the report.")
+
 
 # Learning together
-OwnersOption = Annotated[int, Option(help="How many owners share the data out.", min=1)]
-RoundsOption = Annotated[int, Option(help="How many rounds.", min=1)]
-SchemeOption = Annotated[str, Option(help="masks, bfv, dphe, block-dphe or plain.")]
-HiddenOption = Annotated[str | None, Option("--scheme", help="Add uploads up unseen: block-dphe, dphe, bfv or masks.")]
-KeyOption = Annotated[int, Option("--key-bits", help="Length of the Paillier key: 2048, 3072 or 4096.")]
-SparsityOption = Annotated[
-    float | None,
-    Option(help="Share of weights an owner does not send; default: 0.9 for dphe and block-dphe, else 0.8."),
-]
-OptimiserOption = Annotated[Literal["sgd", "rmsprop", "adam"], Option(help="How participants descend.")]
-ModelOutOption = Annotated[Path, Option("--out", help="Folder of model, statement and report.", callback=to_folder)]
-ResumeOption = Annotated[bool, Option("--resume", help="Keep checkpoints there, and go on from the last one.")]
+owners = option("--owners", default=5, min=1, help="How many owners share the data out.")
+rounds = option("--rounds", default=10, min=1, help="How many rounds.")
+scheme = option("--scheme", default="masks", help="masks, bfv, dphe, block-dphe or plain.")
+hidden_scheme = option("--scheme", help="Add uploads up unseen: block-dphe, dphe, bfv or masks.")
+key_bits = option("--key-bits", default=3072, help="Length of the Paillier key: 2048, 3072 or 4096.")
+optimiser = option("--optimiser", choices=("sgd", "rmsprop", "adam"), default="sgd", help="How participants descend.")
+resume = flag("--resume", help="Keep checkpoints there, and go on from the last one.")
+
+
+def sparsity(default: float | None) -> Declaration:
+    meaning = "Share of weights an owner does not send; default: 0.9 for dphe and block-dphe, else 0.8."
+    return option("--sparsity", type=float, default=default, help=meaning)
+
+
+def model_folder(default: str) -> Declaration:
+    return option("--out", default=Path(default), check=to_folder, help="Folder of model, statement and report.")
+
 
 # Searching
-IndexArgument = Annotated[Path, Argument(help="Folder that `search build` wrote.")]
-BitsOption = Annotated[int, Option(help="Length of a code; local mode releases symbols.", min=1)]
-CentralDeltaOption = Annotated[float, Option("--delta", help="Delta of the central mode.")]
-AnswersOption = Annotated[int, Option("-k", help="How many answers.", min=1)]
+index = argument("index", "Folder that `search build` wrote.", type=Path)
+central_delta = option("--delta", default=1e-6, help="Delta of the central mode.")
+answers = option("-k", default=10, min=1, help="How many answers.")
+
+
+def bits(default: int) -> Declaration:
+    return option("--bits", default=default, min=1, help="Length of a code; local mode releases symbols.")
+
 
 # Sifting
 Attackers = Literal["paper", "modern", "quick"]
-SiftArgument = Annotated[Path, Argument(help="Folder that `sift fit` wrote, or a sift's file inside it.")]
-NumbersOption = Annotated[int, Option("--components", help="Numbers let out; the paper's K.", min=1)]
-PrivacyOption = Annotated[float | None, Option(help="Weight of hiding, the paper's lambda; default 1, or inf.")]
-AttackersOption = Annotated[
-    Attackers, Option(help="Who tries to read what is private: the paper's five, fifteen, or a quick three.")
-]
+sift = argument("sift", "Folder that `sift fit` wrote, or a sift's file inside it.", type=Path)
+numbers = option("--components", default=5, min=1, help="Numbers let out; the paper's K.")
+privacy = option("--privacy", type=float, help="Weight of hiding, the paper's lambda; default 1, or inf.")
+
+
+def attackers(
+    default: Attackers, who: str = "Who tries to read what is private: the paper's five, fifteen, or a quick three."
+) -> Declaration:
+    return option("--attackers", choices=get_args(Attackers), default=default, help=who)
+
 
 # Parties and services
-HomeOption = Annotated[Path, Option(help="The party's own folder, which nobody else may read.")]
-FolderOption = Annotated[Path, Option(help="Folder of everything the service keeps.")]
-DatabaseOption = Annotated[
-    str | None, Option(help="URL of its database; default: SQLite in the folder.", envvar="BLINDSIGHT_DATABASE")
-]
-TokenDaysOption = Annotated[
-    int | None, Option("--days", help="How long the token opens anything; default: for ever.", min=1, max=3650)
-]
+home = option("--home", type=Path, required=True, help="The party's own folder, which nobody else may read.")
+folder = option("--folder", default=Path("out/service"), help="Folder of everything the service keeps.")
+database = option(
+    "--database", envvar="BLINDSIGHT_DATABASE", help="URL of its database; default: SQLite in the folder."
+)
+token_days = option("--days", type=int, min=1, max=3650, help="How long the token opens anything; default: for ever.")
 
 
 @dataclass(frozen=True)
@@ -103,12 +110,10 @@ class Collected:
     """Which pictures, by the options of a command."""
 
     standard: ClassVar[str] = "digits"
-    data: Annotated[
-        str | None, Option(help="A collection of `blindsight data list`; default: what --path holds, or a bundled one.")
-    ] = None
-    path: PathOption = None
-    count: CountOption = None
-    seed: SeedOption = 0
+    data: str | None
+    path: Path | None
+    count: int | None
+    seed: int
 
     @property
     def name(self) -> str:
@@ -125,104 +130,19 @@ class Collected:
         return tell_skipped(found)
 
 
+which = (
+    option("--data", help="A collection of `blindsight data list`; default: what --path holds, or a bundled one."),
+    path,
+    count,
+    seed,
+)
+"""The options of `Collected`."""
+collected = grouped("collected", Collected, *which)
+
+
 def kind_of(path: Path) -> str:
     """Return the collection that a path is of, where none is named: a table (.csv) or a folder of pictures."""
     return "csv" if path.suffix.lower() == ".csv" else "folder"
-
-
-class Settings:
-    """What --json and --debug asked for in this run."""
-
-    json = False
-    debug = False
-
-    @classmethod
-    def reset(cls) -> None:
-        """Forget the last run's options (several runs in one process: tests, notebooks)."""
-        cls.json = cls.debug = False
-
-    @classmethod
-    def take(cls, context: click.Context, option: click.Parameter, value: bool) -> None:
-        """Note one of the two; they are read before the others, so that errors in these are shown as asked for."""
-        if value and option.name:
-            setattr(cls, option.name, True)
-
-
-class Command(TyperCommand):
-    """A command with --json and --debug; it expands ~ in paths and refuses a second value where one is meant."""
-
-    def __init__(self, name: str | None, **settings: Any) -> None:
-        super().__init__(name, **settings)
-        for flag, text in (
-            ("--json", "One JSON document on standard output."),
-            ("--debug", "Show where an error comes from."),
-        ):
-            eager: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False}
-            self.params.append(TyperOption(param_decls=[flag], help=text, callback=Settings.take, **eager))
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given = self.make_parser(ctx).parse_args(list(args))[2]
-        rest = super().parse_args(ctx, args)
-        for option in given:
-            if isinstance(option, click.Option) and given.count(option) > 1 and not (option.is_flag or option.multiple):
-                raise click.UsageError(f"{max(option.opts, key=len)} takes one value; it was given twice.", ctx)
-        for parameter in self.params:
-            value = ctx.params.get(parameter.name or "")
-            if isinstance(parameter.type, click.Path) and isinstance(value, str):
-                ctx.params[parameter.name or ""] = str(as_path(value))
-        return rest
-
-
-class Commands(typer.Typer):
-    """A group of commands; without one of them it shows its help."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(no_args_is_help=True, **settings)
-
-    def command(  # type: ignore[override]
-        self, name: str, *, example: str, **settings: Any
-    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
-        add = super().command(name, cls=Command, epilog=f"Example: blindsight {example}", **settings)
-
-        def added(function: CommandFunctionType) -> CommandFunctionType:
-            add(_flat(function))
-            return function
-
-        return added
-
-
-def _flat(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the fields of its dataclasses as options of its own, in their places."""
-    taken = signature(function).parameters.values()
-    groups: dict[str, Any] = {one.name: one.annotation for one in taken if is_dataclass(one.annotation)}
-    if not groups:
-        return function
-    flat: list[Parameter] = []
-    for one in taken:
-        options = (
-            [(part.name, part.default, part.type) for part in fields(groups[one.name])] if one.name in groups else []
-        )
-        options = options or [(one.name, one.default, one.annotation)]
-        flat += [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=value, annotation=kind) for name, value, kind in options
-        ]
-
-    def called(**given: Any) -> None:
-        made = {
-            name: kind(**{part.name: given.pop(part.name) for part in fields(kind)}) for name, kind in groups.items()
-        }
-        function(**made, **given)
-
-    called.__doc__, called.__name__ = function.__doc__, function.__name__
-    called.__annotations__ = {one.name: one.annotation for one in flat}
-    called.__signature__ = Signature(flat)  # type: ignore[attr-defined]
-    return called
-
-
-def chosen(kind: Callable[..., T], given: Mapping[str, Any], **others: Any) -> T:
-    """Make what takes options of a command by their names, and `others`."""
-    takes = signature(kind).parameters
-    return kind(**{name: value for name, value in given.items() if name in takes} | others)
 
 
 def split_names(text: str, separator: str = ",") -> list[str]:

@@ -2,14 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from typer import Argument, Option
+from typing import TYPE_CHECKING, Any
 
 from blindsight.cli import options
+from blindsight.cli.command import argument, command, flag, group, option
 from blindsight.cli.options import (
-    Commands,
-    chosen,
     hint,
     show,
     split_names,
@@ -33,65 +30,64 @@ if TYPE_CHECKING:  # search brings faiss and scikit-learn, which other commands 
     from blindsight.search.compare import ContestRow
     from blindsight.search.gallery import Found, Gallery, Source
 
-app = Commands(help="Search pictures by codes that do not give them away.")
+app = group("search", "Search pictures by codes that do not give them away.")
 
 
-@app.command("build", example="search build photos --out index --mode central --epsilon 1")
-def build(
-    images: Annotated[str, Argument(help="A folder of pictures, or the name of a collection.")],
-    mode: Annotated[
-        Literal["local", "central", "open"],
-        Option(help="local: noise on every record; central: codes stay at home; open: no privacy."),
-    ] = "local",
-    epsilon: Annotated[float | None, Option(help="What a record may lose.")] = None,
-    delta: options.CentralDeltaOption = 1e-6,
-    bits: options.BitsOption = 64,
-    public: Annotated[str | None, Option(help="Public pictures to learn from: folder or collection.")] = None,
-    public_share: Annotated[float | None, Option(help="Or declare so large a share of IMAGES public.")] = None,
-    public_labels: Annotated[
-        bool, Option("--public-labels", help="Tell the classes of the public pictures apart (their subfolders).")
-    ] = False,
-    kinds: Annotated[
-        int | None, Option(help="Or about so many kinds of pictures; default: as public ones show.", min=2)
-    ] = None,
-    codebook: Annotated[
-        Literal["auto", "public", "shipped"],
-        Option(help="Learned from public pictures, or the shipped one (embedding); auto: shipped below 300 of them."),
-    ] = "auto",
-    hold_out: Annotated[int, Option(help="Leave so many out, to ask with later.", min=0)] = 0,
-    features: Annotated[
-        str, Option(help="thumbnail, embedding, the path of an ONNX model, or auto: embedding for photographs.")
-    ] = "auto",
-    per_person: Annotated[
-        int | None, Option(help="Protect persons who have at most so many pictures, instead of single pictures.", min=1)
-    ] = None,
-    numbers: Annotated[
-        int | None,
-        Option(
-            help="Central, open: keep numbers of so many bits, to be asked encrypted; finds, and tells, more.",
-            min=2,
-            max=6,
-        ),
-    ] = None,
-    count: options.CountOption = None,
-    budget: Annotated[
-        float | None, Option(help="Most that a record may ever lose; copies are records of their own.")
-    ] = None,
-    ledger: Annotated[Path | None, Option(help="What counts; one for all indexes of the same pictures.")] = None,
-    relearn: Annotated[
-        bool, Option("--relearn", help="Learn again; where that changes the codes, every record loses once more.")
-    ] = False,
-    out: Annotated[Path, Option(help="Folder of the index.", callback=to_folder)] = Path("out/index"),
-    seed: options.SeedOption = 0,
-) -> None:
+@command(app, "build", example="search build photos --out index --mode central --epsilon 1")
+@argument("images", "A folder of pictures, or the name of a collection.")
+@option(
+    "--mode",
+    choices=("local", "central", "open"),
+    default="local",
+    help="local: noise on every record; central: codes stay at home; open: no privacy.",
+)
+@option("--epsilon", type=float, help="What a record may lose.")
+@options.central_delta
+@options.bits(64)
+@option("--public", help="Public pictures to learn from: folder or collection.")
+@option("--public-share", type=float, help="Or declare so large a share of IMAGES public.")
+@flag("--public-labels", help="Tell the classes of the public pictures apart (their subfolders).")
+@option("--kinds", type=int, help="Or about so many kinds of pictures; default: as public ones show.", min=2)
+@option(
+    "--codebook",
+    choices=("auto", "public", "shipped"),
+    default="auto",
+    help="Learned from public pictures, or the shipped one (embedding); auto: shipped below 300 of them.",
+)
+@option("--hold-out", default=0, help="Leave so many out, to ask with later.", min=0)
+@option(
+    "--features",
+    default="auto",
+    help="thumbnail, embedding, the path of an ONNX model, or auto: embedding for photographs.",
+)
+@option(
+    "--per-person",
+    type=int,
+    help="Protect persons who have at most so many pictures, instead of single pictures.",
+    min=1,
+)
+@option(
+    "--numbers",
+    type=int,
+    help="Central, open: keep numbers of so many bits, to be asked encrypted; finds, and tells, more.",
+    min=2,
+    max=6,
+)
+@options.count
+@option("--budget", type=float, help="Most that a record may ever lose; copies are records of their own.")
+@option("--ledger", type=Path, help="What counts; one for all indexes of the same pictures.")
+@flag("--relearn", help="Learn again; where that changes the codes, every record loses once more.")
+@option("--out", default=Path("out/index"), help="Folder of the index.", check=to_folder)
+@options.seed
+def build(images: str, public: str | None, hold_out: int, count: int | None, out: Path, seed: int, **how: Any) -> None:
     """Make an index of pictures, or bring it up to date: releases in local mode, the owner's codes in the others."""
     from blindsight.search.building import BuildOptions, build_gallery
 
     source, others = _source(images, count, seed), None if public is None else _source(public, None, seed)
-    how = chosen(BuildOptions, locals(), random_state=seed)
-    how.check(public is not None)
+    asked = BuildOptions(hold_out=hold_out, random_state=seed, **how)
+    asked.check(public is not None)
     with terminal_progress() as progress:
-        gallery = build_gallery(source, how, out, public=others, cache=cache_folder(), progress=progress)
+        gallery = build_gallery(source, asked, out, public=others, cache=cache_folder(), progress=progress)
     document = {"index": str(out), "notes": list(gallery.notes)}
     made = f"{len(gallery):,} pictures are in {out}, as {_described(gallery.features)}."
     try_it = hint("search", "evaluate", out) if hold_out else hint("search", "show", out)
@@ -100,8 +96,9 @@ def build(
     show(document | _about(gallery), made, *gallery.notes, gallery.statement.headline(), f"Ask it: {try_it}")
 
 
-@app.command("show", example="search show index")
-def describe(index: options.IndexArgument) -> None:
+@command(app, "show", example="search show index")
+@options.index
+def describe(index: Path) -> None:
     """Say what an index holds and what is proven of it."""
     from blindsight.search.gallery import Gallery
 
@@ -110,12 +107,11 @@ def describe(index: options.IndexArgument) -> None:
     show(_about(gallery) | {"settings": gallery.settings}, said, str(gallery.statement))
 
 
-@app.command("erase", example="search erase index me.jpg")
-def erase(
-    index: options.IndexArgument,
-    names: Annotated[list[str] | None, Argument(help="Pictures, as `query` names them.")] = None,
-    person: Annotated[str | None, Option(help="All pictures in the subfolder of this name.")] = None,
-) -> None:
+@command(app, "erase", example="search erase index me.jpg")
+@options.index
+@argument("names", "Pictures, as `query` names them.", many=True, required=False)
+@option("--person", help="All pictures in the subfolder of this name.")
+def erase(index: Path, names: tuple[str, ...], person: str | None) -> None:
     """Take pictures, or all of a person, out of an index for good, and say what others may already hold."""
     from blindsight.search.building import erase
 
@@ -126,16 +122,13 @@ def erase(
     show(document, said, *(f"- {what}." for what in gone.left))
 
 
-@app.command("pull", example="search pull https://example.org --out index")
-def pull(
-    where: Annotated[str, Argument(help="Address of a service, or folder of an index.")],
-    name: Annotated[str, Argument(help="Name of the index at the service; not for a folder.")] = "",
-    token: Annotated[Path | None, Option(help="File with your token for the service.")] = None,
-    numbers: Annotated[
-        bool, Option("--numbers/--no-numbers", help="Know pictures by number, or by position: eight bytes less each.")
-    ] = True,
-    out: Annotated[Path, Option(help="Folder to keep it in.", callback=to_folder)] = Path("out/pulled"),
-) -> None:
+@command(app, "pull", example="search pull https://example.org --out index")
+@argument("where", "Address of a service, or folder of an index.")
+@argument("name", "Name of the index at the service; not for a folder.", required=False, default="")
+@option("--token", type=Path, help="File with your token for the service.")
+@flag("--numbers/--no-numbers", help="Know pictures by number, or by position: eight bytes less each.", default=True)
+@option("--out", default=Path("out/pulled"), help="Folder to keep it in.", check=to_folder)
+def pull(where: str, name: str, token: Path | None, numbers: bool, out: Path) -> None:
     """Take the whole of a local index, to ask it here: nobody else learns a query, or that there was one."""
     from blindsight.client import Client
     from blindsight.search.gallery import Gallery
@@ -154,11 +147,10 @@ def pull(
     show(document, said, gallery.statement.headline(), more)
 
 
-@app.command("allow", example="search allow index --queries 100")
-def allow(
-    index: options.IndexArgument,
-    queries: Annotated[int, Option(help="Answer so many in all, past ones included.", min=0)],
-) -> None:
+@command(app, "allow", example="search allow index --queries 100")
+@options.index
+@option("--queries", type=int, required=True, help="Answer so many in all, past ones included.", min=0)
+def allow(index: Path, queries: int) -> None:
     """Answer encrypted queries to an index, central or open with public pictures, and say what that gives away."""
     from blindsight.search.encrypted_query import QueryServer
     from blindsight.search.gallery import Gallery
@@ -173,14 +165,13 @@ def allow(
     )
 
 
-@app.command("ask", example="search ask https://example.org photos me.jpg --token TOKEN")
-def ask(
-    where: Annotated[str, Argument(help="Address of a service.")],
-    name: Annotated[str, Argument(help="Name of a central or open index there.")],
-    image: Annotated[Path, Argument(help="The picture to ask with; it does not leave this machine.")],
-    token: Annotated[Path, Option(help="File with your token for the service.")],
-    k: options.AnswersOption = 10,
-) -> None:
+@command(app, "ask", example="search ask https://example.org photos me.jpg --token TOKEN")
+@argument("where", "Address of a service.")
+@argument("name", "Name of a central or open index there.")
+@argument("image", "The picture to ask with; it does not leave this machine.", type=Path)
+@option("--token", type=Path, required=True, help="File with your token for the service.")
+@options.answers
+def ask(where: str, name: str, image: Path, token: Path, k: int) -> None:
     """Ask an index at a service with an encrypted query: nobody there learns the picture or what was found."""
     from blindsight.client import Client
     from blindsight.data.images import decode
@@ -203,13 +194,12 @@ def ask(
     )
 
 
-@app.command("query", example="search query index me.jpg -k 5")
-def query(
-    index: options.IndexArgument,
-    image: Annotated[Path, Argument(help="The picture to ask with.")],
-    k: options.AnswersOption = 10,
-    sheet: Annotated[Path, Option(help="Where the answers are drawn.", callback=to_file)] = Path("out/answers.png"),
-) -> None:
+@command(app, "query", example="search query index me.jpg -k 5")
+@options.index
+@argument("image", "The picture to ask with.", type=Path)
+@options.answers
+@option("--sheet", default=Path("out/answers.png"), help="Where the answers are drawn.", check=to_file)
+def query(index: Path, image: Path, k: int, sheet: Path) -> None:
     """Ask an index with a picture: prints the nearest ones and draws them, if they can be read from here."""
     from blindsight.data.images import decode
     from blindsight.search.building import draw_answers
@@ -233,13 +223,12 @@ def query(
     )
 
 
-@app.command("evaluate", example="search evaluate index")
-def evaluate(
-    index: options.IndexArgument,
-    queries: Annotated[str | None, Argument(help="Pictures to ask with; default: those held out.")] = None,
-    count: Annotated[int, Option("-n", "--count", help="At most this many queries.", min=1)] = 500,
-    seed: options.SeedOption = 0,
-) -> None:
+@command(app, "evaluate", example="search evaluate index")
+@options.index
+@argument("queries", "Pictures to ask with; default: those held out.", required=False)
+@option("-n", "--count", default=500, help="At most this many queries.", min=1)
+@options.seed
+def evaluate(index: Path, queries: str | None, count: int, seed: int) -> None:
     """Measure how well an index finds pictures of the query's class (or person): mAP, precision and recall."""
     from blindsight.search.building import evaluate_gallery
     from blindsight.search.evaluation import Retrieval
@@ -273,21 +262,34 @@ def evaluate(
     show(document, *parts)
 
 
-@app.command("compare", example="search compare --data digits")
+@command(app, "compare", example="search compare --data digits")
+@option("--data", default="digits", help="A folder with a subfolder per class, or a collection.")
+@option("--epsilons", default="1,2,4,8", help="Budgets to compare, separated by commas.")
+@options.central_delta
+@options.bits(48)
+@options.methods
+@option(
+    "--features",
+    default="auto",
+    help="pixels, embedding, thumbnail, an ONNX model's path, or auto: embedding for photographs.",
+)
+@option("--queries", default=200, help="How many pictures to ask with.", min=1)
+@option("--public-share", default=0.5, help="How much of the data is public.")
+@options.count
+@options.report_folder("out/search")
+@options.seed
 def compare(
-    data: Annotated[str, Option(help="A folder with a subfolder per class, or a collection.")] = "digits",
-    epsilons: Annotated[str, Option(help="Budgets to compare, separated by commas.")] = "1,2,4,8",
-    delta: options.CentralDeltaOption = 1e-6,
-    bits: options.BitsOption = 48,
-    methods: options.OnlyMethodsOption = "",
-    features: Annotated[
-        str, Option(help="pixels, embedding, thumbnail, an ONNX model's path, or auto: embedding for photographs.")
-    ] = "auto",
-    queries: Annotated[int, Option(help="How many pictures to ask with.", min=1)] = 200,
-    public_share: Annotated[float, Option(help="How much of the data is public.")] = 0.5,
-    count: options.CountOption = None,
-    out: options.ReportOption = Path("out/search"),
-    seed: options.SeedOption = 0,
+    data: str,
+    epsilons: str,
+    delta: float,
+    bits: int,
+    methods: str,
+    features: str,
+    queries: int,
+    public_share: float,
+    count: int | None,
+    out: Path,
+    seed: int,
 ) -> None:
     """Search one collection by every method at every epsilon: what is found, what is claimed, what is proven."""
     from blindsight.data import pipeline

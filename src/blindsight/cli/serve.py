@@ -7,14 +7,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import typer
+import click
+from click.exceptions import Exit
 from rich.text import Text
-from typer import Argument, Option
 
 from blindsight.cli import options
-from blindsight.cli.options import Commands, show, table, terminal_progress
+from blindsight.cli.command import argument, command, flag, group, option, several
+from blindsight.cli.options import show, table, terminal_progress
 from blindsight.errors import InputError, MessageError, StorageError, UnknownNameError
 
 if TYPE_CHECKING:  # the service brings libraries of its own extra
@@ -22,64 +23,72 @@ if TYPE_CHECKING:  # the service brings libraries of its own extra
     from blindsight.service.principals import Principal, Principals
     from blindsight.service.store import Database
 
-owners = Commands(help="An owner's own: pictures, answers to proposals, the token, and the end of it all.")
-tokens = Commands(help="Who may ask a service, for the operator on its machine; it may run meanwhile.")
+owners = group("owner", "An owner's own: pictures, answers to proposals, the token, and the end of it all.")
+tokens = group("token", "Who may ask a service, for the operator on its machine; it may run meanwhile.")
 
-NameArgument = Annotated[str, Argument(help="Name or id, as `token list` shows them.")]
-WitnessOption = Annotated[
-    list[str] | None,
-    Option(help="Who remembers the log's head: a file on another disk, or the URL of another service. Repeatable."),
-]
-HoursOption = Annotated[int, Option(help="How long the code may be redeemed.", min=1, max=24 * 365)]
-IdentityOption = Annotated[Path, Option("--identity", "-i", help="File that `blindsight enrol` wrote.")]
-FOLDER = Path("out/service")
-IDENTITY = Path("blindsight.identity")
+named = argument("name", "Name or id, as `token list` shows them.")
+witnesses = several(
+    "--witness", help="Who remembers the log's head: a file on another disk, or the URL of another service. Repeatable."
+)
+hours = option("--hours", default=72, min=1, max=24 * 365, help="How long the code may be redeemed.")
+identity = option("--identity", "-i", default=Path("blindsight.identity"), help="File that `blindsight enrol` wrote.")
 
 
+@options.folder
+@option("--host", default="127.0.0.1", help="Address to listen on.")
+@option("--port", default=8420, help="Port to listen on; 0 takes a free one.", min=0, max=65535)
+@options.database
+@option(
+    "--verification",
+    default="faces",
+    help="Labelled pictures that sifts are judged on: a folder of classes, a CSV table, or a name.",
+)
+@options.path
+@several("--unchanging", help="An attribute that never changes, for permanent symbols. Repeatable.")
+@option("--people", type=Path, help="Photos of people, a folder for each owner's name, without labels: taken in once.")
+@option("-n", "--count", type=int, help="At most this many of its pictures; of faces 5,000.", min=1)
+@options.features
+@options.attackers("modern", "Who judges at first: the paper's five, fifteen, or a quick three.")
+@option("--certificate", type=Path, help="TLS certificate, a PEM file.")
+@option("--key", type=Path, help="Its key, a PEM file without a password.")
+@flag("--insecure-without-tls", help="Listen in a network without TLS: tokens and pictures are readable.")
+@flag("--page/--no-page", help="Show the page, or answer the API alone.", default=True)
+@option("--requests-per-minute", default=600, help="Of one principal, and of one address.", min=1)
+@option(
+    "--processes",
+    default=1,
+    help="Processes that serve; with more than one the API alone, without the page.",
+    min=1,
+    max=64,
+)
+@witnesses
+@option(
+    "--verdict-seconds",
+    default=60.0,
+    help="Apps are told verdicts after a whole number of these, or the time would tell them.",
+    min=0.1,
+)
+@option("--proxy", help="Address of a proxy whose X-Forwarded-For is believed.")
+@option(
+    "--key-folder",
+    type=Path,
+    help="Where keys lie while grants are live: best a tmpfs, never backed up. Without it FOLDER-keys.",
+)
+@options.seed
 def serve(
-    folder: options.FolderOption = FOLDER,
-    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8420,
-    database: options.DatabaseOption = None,
-    verification: Annotated[
-        str, Option(help="Labelled pictures that sifts are judged on: a folder of classes, a CSV table, or a name.")
-    ] = "faces",
-    path: options.PathOption = None,
-    unchanging: Annotated[
-        list[str] | None, Option(help="An attribute that never changes, for permanent symbols. Repeatable.")
-    ] = None,
-    people: Annotated[
-        Path | None, Option(help="Photos of people, a folder for each owner's name, without labels: taken in once.")
-    ] = None,
-    count: Annotated[
-        int | None, Option("-n", "--count", help="At most this many of its pictures; of faces 5,000.", min=1)
-    ] = None,
-    features: options.FeaturesOption = "pixels",
-    attackers: Annotated[
-        options.Attackers, Option(help="Who judges at first: the paper's five, fifteen, or a quick three.")
-    ] = "modern",
-    certificate: Annotated[Path | None, Option(help="TLS certificate, a PEM file.")] = None,
-    key: Annotated[Path | None, Option(help="Its key, a PEM file without a password.")] = None,
-    insecure_without_tls: Annotated[
-        bool,
-        Option("--insecure-without-tls", help="Listen in a network without TLS: tokens and pictures are readable."),
-    ] = False,
-    page: Annotated[bool, Option("--page/--no-page", help="Show the page, or answer the API alone.")] = True,
-    requests_per_minute: Annotated[int, Option(help="Of one principal, and of one address.", min=1)] = 600,
-    processes: Annotated[
-        int, Option(help="Processes that serve; with more than one the API alone, without the page.", min=1, max=64)
-    ] = 1,
-    witness: WitnessOption = None,
-    verdict_seconds: Annotated[
-        float,
-        Option(help="Apps are told verdicts after a whole number of these, or the time would tell them.", min=0.1),
-    ] = 60,
-    proxy: Annotated[str | None, Option(help="Address of a proxy whose X-Forwarded-For is believed.")] = None,
-    key_folder: Annotated[
-        Path | None,
-        Option(help="Where keys lie while grants are live: best a tmpfs, never backed up. Without it FOLDER-keys."),
-    ] = None,
-    seed: options.SeedOption = 0,
+    folder: Path,
+    verification: str,
+    path: Path | None,
+    unchanging: tuple[str, ...],
+    people: Path | None,
+    count: int | None,
+    features: str,
+    attackers: options.Attackers,
+    insecure_without_tls: bool,
+    page: bool,
+    witness: tuple[str, ...],
+    seed: int,
+    **listening: Any,
 ) -> None:
     """Start the service; Ctrl-C stops it, and unfinished work goes on at the next start."""
     _need_extra()
@@ -91,9 +100,7 @@ def serve(
     from blindsight.sift.trial import QUICK
     from blindsight.sift.verify import Verifier
 
-    settings = options.chosen(
-        ServiceSettings, locals(), without_tls=insecure_without_tls, witnesses=tuple(witness or ())
-    )
+    settings = ServiceSettings(folder, without_tls=insecure_without_tls, witnesses=witness, **listening)
 
     def open_gateway() -> Gateway:
         with terminal_progress() as progress:
@@ -122,17 +129,13 @@ def serve(
     sys.stderr.write("Stopped. Unfinished work goes on at the next start.\n")
 
 
+@argument("export", "A log that was exported; without it the service's own.", type=Path, required=False)
+@options.folder
+@options.database
+@several("--head", help="A head noted earlier, `size:root` or a file (also a receipt), which the log must continue.")
+@option("--proof", type=Path, help="A consistency proof of the service: checks two --head against each other, alone.")
 def verify_log(
-    export: Annotated[Path | None, Argument(help="A log that was exported; without it the service's own.")] = None,
-    folder: options.FolderOption = FOLDER,
-    database: options.DatabaseOption = None,
-    head: Annotated[
-        list[str] | None,
-        Option(help="A head noted earlier, `size:root` or a file (also a receipt), which the log must continue."),
-    ] = None,
-    proof: Annotated[
-        Path | None, Option(help="A consistency proof of the service: checks two --head against each other, alone.")
-    ] = None,
+    export: Path | None, folder: Path, database: str | None, head: tuple[str, ...], proof: Path | None
 ) -> None:
     """Check a service's log, or that it continues earlier heads. Exit code 0: nothing was altered; 1: something was."""
     known = [_noted_head(one) for one in head or ()]
@@ -156,14 +159,13 @@ def verify_log(
         return
     reason = f"The log was altered: {check.reason}"
     show(asdict(check), Text(reason, style="bold red"), f"The {check.entries} entries before hold.")
-    raise typer.Exit(1)
+    raise Exit(1)
 
 
-def backup(
-    target: Annotated[Path, Argument(help="File to write: all state of the service, without keys of live grants.")],
-    folder: options.FolderOption = FOLDER,
-    database: options.DatabaseOption = None,
-) -> None:
+@argument("target", "File to write: all state of the service, without keys of live grants.", type=Path)
+@options.folder
+@options.database
+def backup(target: Path, folder: Path, database: str | None) -> None:
     """Write everything a service keeps to one file; it may run meanwhile."""
     _need_extra()
     from blindsight.service.backup import back_up
@@ -176,13 +178,12 @@ def backup(
     )
 
 
-def restore(
-    source: Annotated[Path, Argument(help="A file that `blindsight backup` wrote.")],
-    folder: options.FolderOption = FOLDER,
-    database: options.DatabaseOption = None,
-    witness: WitnessOption = None,
-    in_place: Annotated[bool, Option("--replace", help="In place of what is there; the folder is kept aside.")] = False,
-) -> None:
+@argument("source", "A file that `blindsight backup` wrote.", type=Path)
+@options.folder
+@options.database
+@witnesses
+@flag("--replace", "in_place", help="In place of what is there; the folder is kept aside.")
+def restore(source: Path, folder: Path, database: str | None, witness: tuple[str, ...], in_place: bool) -> None:
     """Put a backup back. It is logged with what it gives up, and what budgets had left counts as used unless a
     witness shows that the backup is the newest state.
     """
@@ -198,11 +199,10 @@ def restore(
     )
 
 
-def enrol(
-    url: Annotated[str, Argument(help="Address of the service.")],
-    code: Annotated[str, Argument(help="The code that its operator gave you; of an earlier version your token.")],
-    identity: IdentityOption = IDENTITY,
-) -> None:
+@argument("url", "Address of the service.")
+@argument("code", "The code that its operator gave you; of an earlier version your token.")
+@identity
+def enrol(url: str, code: str, identity: Path) -> None:
     """Redeem a code: make your token and, for an owner, the key for which your pictures are sealed, in one file.
 
     Keep copies of that file in a safe place: who loses the key loses the pictures, and nobody can help.
@@ -221,22 +221,20 @@ def enrol(
     show({"name": made.name, "role": made.role, "identity": str(identity)}, *lines)
 
 
-@owners.command("send", example="owner send face.png --identity ann.identity")
-def send_pictures(
-    pictures: Annotated[list[Path], Argument(help="Picture files.", exists=True, dir_okay=False)],
-    identity: IdentityOption = IDENTITY,
-) -> None:
+@command(owners, "send", example="owner send face.png --identity ann.identity")
+@argument("pictures", "Picture files.", type=click.Path(exists=True, dir_okay=False, path_type=Path), many=True)
+@identity
+def send_pictures(pictures: tuple[Path, ...], identity: Path) -> None:
     """Send pictures of yours; the service seals them for your key."""
     with _client(identity) as client:
         sent = {str(path): client.add_frame(path.read_bytes()) for path in pictures}
     show({"frames": sent}, f"{len(sent)} pictures were sent and sealed.")
 
 
-@owners.command("pictures", example="owner pictures out/mine --identity ann.identity")
-def take_pictures(
-    out: Annotated[Path, Argument(help="Folder for the pictures, opened with your key.")],
-    identity: IdentityOption = IDENTITY,
-) -> None:
+@command(owners, "pictures", example="owner pictures out/mine --identity ann.identity")
+@argument("out", "Folder for the pictures, opened with your key.", type=Path)
+@identity
+def take_pictures(out: Path, identity: Path) -> None:
     """Get your pictures back, as PNG files that only you can read."""
     from blindsight.files import atomic_writer
 
@@ -258,16 +256,18 @@ def take_pictures(
     )
 
 
-@owners.command("renew", example="owner renew --identity ann.identity")
-def renew_pictures(identity: IdentityOption = IDENTITY) -> None:
+@command(owners, "renew", example="owner renew --identity ann.identity")
+@identity
+def renew_pictures(identity: Path) -> None:
     """Send those pictures once more whose features are of another pipeline than the service has now."""
     with _client(identity) as client:
         count = client.renew_frames()
     show({"renewed": count}, f"{count} pictures were sent once more.")
 
 
-@owners.command("proposals", example="owner proposals --identity ann.identity")
-def list_proposals(identity: IdentityOption = IDENTITY) -> None:
+@command(owners, "proposals", example="owner proposals --identity ann.identity")
+@identity
+def list_proposals(identity: Path) -> None:
     """Show what apps ask for."""
     with _client(identity) as client:
         found = client.proposals()
@@ -276,20 +276,20 @@ def list_proposals(identity: IdentityOption = IDENTITY) -> None:
     show({"proposals": [asdict(one) for one in found]}, shown)
 
 
-@owners.command("answer", example="owner answer JOB allow --identity ann.identity")
-def answer_proposal(
-    job: Annotated[str, Argument(help="The proposal, as `owner proposals` shows it.")],
-    said: Annotated[Literal["allow", "fewer", "refuse"], Argument(help="What you say to it.")],
-    identity: IdentityOption = IDENTITY,
-) -> None:
+@command(owners, "answer", example="owner answer JOB allow --identity ann.identity")
+@argument("job", "The proposal, as `owner proposals` shows it.")
+@argument("said", "What you say to it.", choices=("allow", "fewer", "refuse"))
+@identity
+def answer_proposal(job: str, said: Literal["allow", "fewer", "refuse"], identity: Path) -> None:
     """Answer a proposal. To allow it hands over the keys of your features until your last grant ends."""
     with _client(identity) as client:
         found = client.answer(job, said)
     show(asdict(found), f"Answered: {found.answer}." + (f" Grant {found.grant}." if found.grant else ""))
 
 
-@owners.command("keys", example="owner keys --identity ann.identity")
-def hand_over_keys(identity: IdentityOption = IDENTITY) -> None:
+@command(owners, "keys", example="owner keys --identity ann.identity")
+@identity
+def hand_over_keys(identity: Path) -> None:
     """Register your key where the service has none; else hand over the keys of your features once more, after the
     service's machine was restarted.
     """
@@ -302,8 +302,9 @@ def hand_over_keys(identity: IdentityOption = IDENTITY) -> None:
             show({"handed_over": True}, "The keys of your features were handed over.")
 
 
-@owners.command("rotate", example="owner rotate --identity ann.identity")
-def rotate_token(identity: IdentityOption = IDENTITY) -> None:
+@command(owners, "rotate", example="owner rotate --identity ann.identity")
+@identity
+def rotate_token(identity: Path) -> None:
     """Replace your token, of any role; the file gets the new one, and the old one opens nothing any more."""
     from blindsight.client import Client, Identity
 
@@ -315,28 +316,33 @@ def rotate_token(identity: IdentityOption = IDENTITY) -> None:
     show({"identity": str(identity)}, f"{identity} holds your new token.")
 
 
-@owners.command("erase", example="owner erase --identity ann.identity")
-def erase_person(
-    person: Annotated[str | None, Argument(help="Whom, where an operator asks; an owner erases themself.")] = None,
-    identity: IdentityOption = IDENTITY,
-    yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
-) -> None:
+@command(owners, "erase", example="owner erase --identity ann.identity")
+@argument("person", "Whom, where an operator asks; an owner erases themself.", required=False)
+@identity
+@flag("--yes", help="Do not ask.")
+def erase_person(person: str | None, identity: Path, yes: bool) -> None:
     """Remove frames, features, keys and grants of a person for ever; the log stays, and still verifies."""
     with _client(identity) as client:
         if not yes:
-            typer.confirm(f"Remove all of {person or client.me.name} for ever?", abort=True)
+            click.confirm(f"Remove all of {person or client.me.name} for ever?", abort=True)
         count = client.erase(person)
     show({"frames": count}, f"{count} frames were removed, and all keys. The token opens nothing any more.")
 
 
-@tokens.command("create", example="token create ann owner --folder out/service")
+@command(tokens, "create", example="token create ann owner --folder out/service")
+@argument("name", "Name of a new person, app or operator.")
+@argument("role", "What the token is for.", choices=("owner", "app", "operator"))
+@options.token_days
+@hours
+@options.folder
+@options.database
 def create_token(
-    name: Annotated[str, Argument(help="Name of a new person, app or operator.")],
-    role: Annotated[Literal["owner", "app", "operator"], Argument(help="What the token is for.")],
-    days: options.TokenDaysOption = None,
-    hours: HoursOption = 72,
-    folder: options.FolderOption = FOLDER,
-    database: options.DatabaseOption = None,
+    name: str,
+    role: Literal["owner", "app", "operator"],
+    days: int | None,
+    hours: int,
+    folder: Path,
+    database: str | None,
 ) -> None:
     """Add somebody and print the code with which they make their token (`blindsight enrol`), this once."""
     _need_extra()
@@ -348,14 +354,13 @@ def create_token(
     _show_code(made, str(code))
 
 
-@tokens.command("enrol", example="token enrol ann --folder out/service")
-def issue_code(
-    name: NameArgument,
-    days: options.TokenDaysOption = None,
-    hours: HoursOption = 72,
-    folder: options.FolderOption = FOLDER,
-    database: options.DatabaseOption = None,
-) -> None:
+@command(tokens, "enrol", example="token enrol ann --folder out/service")
+@named
+@options.token_days
+@hours
+@options.folder
+@options.database
+def issue_code(name: str, days: int | None, hours: int, folder: Path, database: str | None) -> None:
     """Issue another code for who lost a token or a key; the old token opens nothing any more. An owner's grants end,
     and pictures of before stay sealed for the key of before.
     """
@@ -366,12 +371,11 @@ def issue_code(
     _show_code(known, str(code))
 
 
-@tokens.command("revoke", example="token revoke ann --folder out/service")
-def revoke_token(
-    name: NameArgument,
-    folder: options.FolderOption = FOLDER,
-    database: options.DatabaseOption = None,
-) -> None:
+@command(tokens, "revoke", example="token revoke ann --folder out/service")
+@named
+@options.folder
+@options.database
+def revoke_token(name: str, folder: Path, database: str | None) -> None:
     """Make a token worthless, for ever."""
     with _principals(folder, database, "revoke principal") as (principals, _, note):
         known = _found(principals, name)
@@ -380,8 +384,10 @@ def revoke_token(
     show({"revoked": known.id, "name": known.name}, f"The token of {known.name} opens nothing any more.")
 
 
-@tokens.command("list", example="token list --folder out/service")
-def list_tokens(folder: options.FolderOption = FOLDER, database: options.DatabaseOption = None) -> None:
+@command(tokens, "list", example="token list --folder out/service")
+@options.folder
+@options.database
+def list_tokens(folder: Path, database: str | None) -> None:
     """Show everybody; tokens themselves are kept nowhere."""
     _need_extra()
     from blindsight.service.principals import Principals
@@ -425,7 +431,7 @@ def _check_heads(heads: list[str], proof: Path) -> None:
         f"The log of {first} entries is {'' if holds else 'not shown to be '}the beginning of {second}.",
     )
     if not holds:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _client(identity: Path) -> "Client":
@@ -499,11 +505,7 @@ def _principals(folder: Path, database: str | None, action: str) -> "Iterator[tu
     with _opened(folder, database) as opened:
         log = open_log(folder, opened)
         with opened.session():
-            yield (
-                Principals(opened, clock=log.now),
-                in_days,
-                lambda whom: log.append(MACHINE, action, told_of(whom)),
-            )
+            yield (Principals(opened, clock=log.now), in_days, lambda whom: log.append(MACHINE, action, told_of(whom)))
 
 
 def _found(principals: "Principals", name: str) -> "Principal":

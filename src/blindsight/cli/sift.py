@@ -5,14 +5,13 @@ import io
 import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import typer
-from typer import Option
+from click.exceptions import Exit
 
 from blindsight.cli import options
+from blindsight.cli.command import command, flag, group, grouped, option
 from blindsight.cli.options import (
-    Commands,
     hint,
     show,
     split_names,
@@ -41,7 +40,7 @@ if TYPE_CHECKING:  # sifting brings scikit-learn, which other commands should no
     from blindsight.sift.verdict import Verification
     from blindsight.sift.verify import Verifier
 
-app = Commands(help="Show an app one thing and hide another, verified before it goes out.")
+app = group("sift", "Show an app one thing and hide another, verified before it goes out.")
 
 
 @dataclass(frozen=True)
@@ -49,11 +48,7 @@ class Collected(options.Collected):
     """Which pictures: those that are named, those that a sift was made from, or drawn faces."""
 
     standard: ClassVar[str] = "faces"
-    data: Annotated[
-        str | None, Option(help="Name of the collection; default: what --path holds, that of the sift, or faces.")
-    ] = None
-    count: Annotated[int | None, Option("-n", "--count", help="At most this many; of faces 4,000.", min=1)] = None
-    root: Annotated[Path | None, Option(help="Folder with all pictures of a table; default: the table's own.")] = None
+    root: Path | None
 
     def collection(self, given: "FittedSift | None" = None) -> "Collection":
         """Return the collection that is named, or else the one that a sift was made from."""
@@ -67,13 +62,24 @@ class Collected(options.Collected):
         return Collection(self.name, where, below, self.count, self.seed)
 
 
+collected = grouped(
+    "collected",
+    Collected,
+    option("--data", help="Name of the collection; default: what --path holds, that of the sift, or faces."),
+    options.path,
+    option("-n", "--count", type=int, help="At most this many; of faces 4,000.", min=1),
+    options.seed,
+    option("--root", type=Path, help="Folder with all pictures of a table; default: the table's own."),
+)
+
+
 @dataclass(frozen=True)
 class Asked:
     """What is to be told and what to be hidden."""
 
-    public: Annotated[str, Option(help="What the app may know: attributes, by commas.")] = ""
-    private: Annotated[str, Option(help="What it must not know: attributes, by commas.")] = ""
-    policy: Annotated[Path | None, Option(help="Both, as a YAML or JSON file instead.")] = None
+    public: str
+    private: str
+    policy: Path | None
 
     def read(self) -> "Policy":
         from blindsight.sift.policy import Policy
@@ -92,12 +98,21 @@ class Asked:
         return Policy.from_json(text) if self.policy.suffix == ".json" else Policy.from_yaml(text)
 
 
+asked = grouped(
+    "asked",
+    Asked,
+    option("--public", default="", help="What the app may know: attributes, by commas."),
+    option("--private", default="", help="What it must not know: attributes, by commas."),
+    option("--policy", type=Path, help="Both, as a YAML or JSON file instead."),
+)
+
+
 @dataclass(frozen=True)
 class Seen:
     """What a sift sees of a picture."""
 
-    features: options.FeaturesOption = "pixels"
-    dimensions: Annotated[int, Option("--dimensions", help="Principal components of pixels at most.", min=1)] = 200
+    features: str
+    dimensions: int
 
     def pipeline(self, seed: int) -> "FeaturePipeline":
         from blindsight.data import pipeline
@@ -105,12 +120,20 @@ class Seen:
         return pipeline(self.features, components=self.dimensions, random_state=seed)
 
 
+seen = grouped(
+    "seen",
+    Seen,
+    options.features,
+    option("--dimensions", default=200, help="Principal components of pixels at most.", min=1),
+)
+
+
 @dataclass(frozen=True)
 class Judged:
     """When a sift is accepted."""
 
-    threshold: Annotated[float, Option(help="What a guess of the private may gain over a blind one.")] = 0.10
-    confidence: Annotated[float, Option(help="How sure a verdict must be.")] = 0.95
+    threshold: float
+    confidence: float
 
     def verifier(self, seed: int, attackers: options.Attackers = "quick") -> "Verifier":
         from blindsight.sift.trial import QUICK
@@ -120,18 +143,32 @@ class Judged:
         return Verifier(chosen, self.threshold, self.confidence, random_state=seed, stop_early=False)
 
 
-@app.command("fit", example="sift fit --public smiling --private male --out out/sift")
+judged = grouped(
+    "judged",
+    Judged,
+    option("--threshold", default=0.1, help="What a guess of the private may gain over a blind one."),
+    option("--confidence", default=0.95, help="How sure a verdict must be."),
+)
+
+
+@command(app, "fit", example="sift fit --public smiling --private male --out out/sift")
+@collected
+@asked
+@seen
+@judged
+@option("--method", choices=("ppls", "leace", "symbol", "adversarial"), default="ppls", help="Who makes the sift.")
+@options.numbers
+@options.privacy
+@option("--out", default=Path("out/sift"), help="Folder of sift, policy, statement and report.", check=to_folder)
 def fit(
     collected: Collected,
     asked: Asked,
     seen: Seen,
     judged: Judged,
-    method: Annotated[Literal["ppls", "leace", "symbol", "adversarial"], Option(help="Who makes the sift.")] = "ppls",
-    components: options.NumbersOption = 5,
-    privacy: options.PrivacyOption = None,
-    out: Annotated[Path, Option(help="Folder of sift, policy, statement and report.", callback=to_folder)] = Path(
-        "out/sift"
-    ),
+    method: Literal["ppls", "leace", "symbol", "adversarial"],
+    components: int,
+    privacy: float | None,
+    out: Path,
 ) -> None:
     """Make a sift for a policy from two fifths of the pictures, and have a quick look at it on the others."""
     from blindsight.report import write_report
@@ -160,19 +197,28 @@ def fit(
     _show_fit(result, out)
 
 
-@app.command("verify", example="sift verify out/sift")
+@command(app, "verify", example="sift verify out/sift")
+@options.sift
+@collected
+@judged
+@option("--private", default="", help="Private attributes, instead of the policy's.")
+@options.attackers("modern")
+@flag("--as-is", help="Attack the numbers as they come: for sifts of one's own.")
+@option(
+    "--personal",
+    type=float,
+    help="Epsilon per release: draw every symbol by randomised response, a bound for everybody.",
+)
+@option("--jobs", default=1, help="Attackers at work at the same time.", min=1)
 def verify(
-    sift: options.SiftArgument,
+    sift: Path,
     collected: Collected,
     judged: Judged,
-    private: Annotated[str, Option(help="Private attributes, instead of the policy's.")] = "",
-    attackers: options.AttackersOption = "modern",
-    as_is: Annotated[bool, Option("--as-is", help="Attack the numbers as they come: for sifts of one's own.")] = False,
-    personal: Annotated[
-        float | None,
-        Option(help="Epsilon per release: draw every symbol by randomised response, a bound for everybody."),
-    ] = None,
-    jobs: Annotated[int, Option(help="Attackers at work at the same time.", min=1)] = 1,
+    private: str,
+    attackers: options.Attackers,
+    as_is: bool,
+    personal: float | None,
+    jobs: int,
 ) -> None:
     """Attack a sift on pictures it was not made from, and decide. Exit code 0: accepted; 1: rejected or inconclusive.
 
@@ -198,15 +244,14 @@ def verify(
         written = keep_verified(sift, tried, found, dataset)
     _show_verification(found, written, tried, sift, dataset.name)
     if found.verdict != "accept":
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
-@app.command("apply", example="sift apply out/sift --path photos --out released.csv")
-def apply(
-    sift: options.SiftArgument,
-    collected: Collected,
-    out: Annotated[Path, Option(help="The file to write, .npz or .csv.", callback=to_file)] = Path("out/released.npz"),
-) -> None:
+@command(app, "apply", example="sift apply out/sift --path photos --out released.csv")
+@options.sift
+@collected
+@option("--out", default=Path("out/released.npz"), help="The file to write, .npz or .csv.", check=to_file)
+def apply(sift: Path, collected: Collected, out: Path) -> None:
     """Write what an app receives of pictures: the verified version of a sift if there is one, else the sift itself.
 
     Of new pictures: blindsight sift apply out/sift --path FOLDER --out released.csv
@@ -231,16 +276,24 @@ def apply(
     )
 
 
-@app.command("matrix", example="sift matrix --data faces")
+@command(app, "matrix", example="sift matrix --data faces")
+@collected
+@seen
+@judged
+@option("--attributes", default="", help="By commas; default: the six whose labels are most even.")
+@option("--method", choices=("ppls", "leace"), default="ppls", help="Who makes the sifts.")
+@options.numbers
+@options.privacy
+@options.report_folder("out/sift-matrix")
 def matrix(
     collected: Collected,
     seen: Seen,
     judged: Judged,
-    attributes: Annotated[str, Option(help="By commas; default: the six whose labels are most even.")] = "",
-    method: Annotated[Literal["ppls", "leace"], Option(help="Who makes the sifts.")] = "ppls",
-    components: options.NumbersOption = 5,
-    privacy: options.PrivacyOption = None,
-    out: options.ReportOption = Path("out/sift-matrix"),
+    attributes: str,
+    method: Literal["ppls", "leace"],
+    components: int,
+    privacy: float | None,
+    out: Path,
 ) -> None:
     """Try every attribute against every other: correlation, overlap, what the app loses, what an attacker gains."""
     from blindsight.report import write_report
@@ -266,14 +319,15 @@ def matrix(
     _show_matrix(found, report)
 
 
-@app.command("compare", example="sift compare --public smiling --private male")
+@command(app, "compare", example="sift compare --public smiling --private male")
+@collected
+@asked
+@seen
+@judged
+@options.methods
+@options.attackers("quick")
 def compare(
-    collected: Collected,
-    asked: Asked,
-    seen: Seen,
-    judged: Judged,
-    methods: options.OnlyMethodsOption = "",
-    attackers: options.AttackersOption = "quick",
+    collected: Collected, asked: Asked, seen: Seen, judged: Judged, methods: str, attackers: options.Attackers
 ) -> None:
     """Make sifts for one policy by every method, and name the accepted one that costs the app least."""
     from blindsight.data import PixelFeatures
