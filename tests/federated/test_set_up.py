@@ -160,6 +160,16 @@ class TestOneBadMemberDoesNotStopTheRest:
         assert parties.open("masks").terms.members == ("ann", "cem", "dan")
         assert "Somebody else" in parties.refused["bob"]
 
+    @pytest.mark.parametrize("scheme", HIDING)
+    def test_a_member_for_whom_nothing_can_be_sealed(self, parties, scheme):
+        """Its key for messages is of low order; everybody has accepted its fingerprint."""
+        object.__setattr__(parties.stores["bob"].identity.public, "exchange_key", bytes(32))
+        known = {name: store.identity.public.fingerprint for name, store in parties.stores.items()}
+        parties.members = Members(known)
+        assert parties.open(scheme).terms.members == ("ann", "cem", "dan")
+        assert set(parties.refused) == {"bob"}
+        assert "low order" in parties.refused["bob"]
+
     def test_a_member_that_refuses_or_is_silent(self, parties):
         parties.handlers["bob"] = lambda kind, parts: parties.member("bob", minimum=4).handle(kind, parts)
         assert parties.open("masks").terms.members == ("ann", "cem", "dan")

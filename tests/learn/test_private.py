@@ -286,6 +286,13 @@ def test_the_same_numbers_count_the_same_however_they_are_held(shared_out, featu
     np.testing.assert_array_equal(strange, sent_with(shared_out, (X, promoted))[0])
 
 
+@pytest.mark.parametrize("names", [[False, True], [0, 1], [0.0, 1.0]], ids=["booleans", "whole", "floats"])
+@pytest.mark.parametrize("promoted", [str, lambda name: str(name).encode()], ids=["text", "bytes"])
+def test_labels_that_one_odd_label_turned_into_text_are_known(names, promoted):
+    clean, text = targets(Classes(np.array(names)), names), [promoted(name) for name in names]
+    np.testing.assert_array_equal(clean, targets(Classes(np.array(names)), [*text, "?"])[:2])
+
+
 @pytest.mark.parametrize("unit", ["record", "owner"])
 def test_odd_records_end_nothing(shared_out, unit):
     owners, public, _ = shared_out

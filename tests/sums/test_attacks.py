@@ -755,6 +755,20 @@ def test_forged_numbers_of_senders(scheme, lie, defended, monkeypatch):
     np.testing.assert_array_equal(run.finish(), run.sum())
 
 
+@pytest.mark.parametrize("scheme", ["dphe", "block-dphe"])
+@pytest.mark.parametrize("number", [-1, 6, 2**62])
+def test_numbers_of_senders_that_cannot_be(scheme, number):
+    """Nothing is decrypted, so the key stays."""
+    run = Run(scheme, minimum_per_position=3)
+    run.begin(0, model=MODEL)
+    run.play_step()
+    run.aggregator._adder._senders[0] = number
+    with pytest.raises(RefusedError) as caught:
+        run.finish()
+    assert not caught.value.renewed
+    assert "nothing was released" in run.generator.log[-1]
+
+
 def withholding(released):
     """Take a defence away: withhold blocks with more contributors than senders, and release the rest."""
     return lambda rows, senders, *rest: released(rows * (rows[:, -1:] <= senders[:, None]), senders, *rest)

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from scipy.stats import chi2
 
+from blindsight.crypto.sealedbox import of_low_order
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import MessageError, PrivacyError
@@ -32,7 +33,6 @@ from blindsight.sums.masks import (
     colluders,
     enough,
     mask_context,
-    of_low_order,
     public_half,
     threshold,
 )

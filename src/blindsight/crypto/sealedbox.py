@@ -33,6 +33,12 @@ _KEM_SUITE = b"KEM" + struct.pack(">H", 0x0020)
 _SUITE = b"HPKE" + struct.pack(">HHH", 0x0020, 0x0001, 0x0002)
 _SHARED_LABEL = b"blindsight dphe sealing 1"
 _NONCE_BYTES = 12
+_FIELD = 2**255 - 19
+_LOW_ORDER = {
+    *(0, 1, _FIELD - 1),
+    0x00B8495F16056286FDB1329CEB8D09DA6AC49FF1FAE35616AEB8413B7C7AEBE0,
+    0x57119FD0DD4E22D8868E1C58C45C44045BEF839C55B1D0B1248C50A3BC959C5F,
+}  # u-coordinates on Curve25519 and its twist: 8 times such a point is the neutral element
 
 
 class ExchangeKey(Secret):
@@ -62,6 +68,11 @@ class ExchangeKey(Secret):
             return cipher.decrypt(nonce, ciphertext, None)
         except (InvalidTag, ValueError):  # ValueError: cut short, or a point that makes every secret zero
             raise MessageError("a sealed message was altered, or was sealed for another recipient or use.") from None
+
+
+def of_low_order(public: bytes) -> bool:
+    """Tell whether the secret agreed with a key is zero, whoever agrees: in any of its encodings (RFC 7748)."""
+    return int.from_bytes(public, "little") % 2**255 % _FIELD in _LOW_ORDER
 
 
 def seal_for(recipient: bytes, content: bytes, *, context: bytes, source: ByteSource = system_bytes) -> bytes:

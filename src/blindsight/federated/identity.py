@@ -34,7 +34,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
-from blindsight.crypto.sealedbox import ExchangeKey, seal_for
+from blindsight.crypto.sealedbox import ExchangeKey, of_low_order, seal_for
 from blindsight.crypto.signing import SigningKey, verify
 from blindsight.crypto.wire import Limit, Message, Secret, decode, encode
 from blindsight.errors import BlindsightError, CorruptFileError, InputError, MessageError, PrivacyError, StorageError
@@ -88,9 +88,12 @@ class PublicIdentity(Message, name="federated/identity.1"):
     def from_bytes(cls, blob: bytes) -> "PublicIdentity":
         """Read what `to_bytes` wrote; its fingerprint has still to be compared."""
         try:
-            return decode(blob, cls, max_bytes=1024)
+            found = decode(blob, cls, max_bytes=1024)
         except InputError as error:
             raise MessageError(f"the message holds no identity: {error}") from None
+        if of_low_order(found.exchange_key):
+            raise MessageError(f"the exchange key of {found.name!r} is of low order: nothing can be sealed for it.")
+        return found
 
 
 class _SecretState(Message, name="federated/identity-state.1"):

@@ -58,6 +58,7 @@ MOST_COMPONENTS = 512
 
 _BIAS = 0.1  # the constant of every row
 _RIDGE = 1e-3  # of the public start
+_TRUTH = {"True": 1.0, "False": 0.0, b"True": 1.0, b"False": 0.0}
 _TRUST, _LONGEST = 0.0067, 1.8  # a step of 2 over the curvature would no longer descend
 _PUBLIC_STEPS, _LOCAL_STEPS = 300, 5
 
@@ -373,10 +374,12 @@ def _numbers(what: str, data: Any, width: int) -> Array:
 
 
 def _place(places: Mapping[Any, int], label: Any) -> int:
-    """Return the place of a class; one that was turned into text, by a neighbour in its table, is known as a number."""
+    """Return the place of a class; one that was turned into text, by a neighbour in its table, is known as a number or
+    a truth value.
+    """
     with suppress(Exception):  # of a label that is a list, or the like
         label = label.item() if getattr(label, "shape", None) == () else label
-        return places[label] if label in places else places.get(float(label), -1)
+        return places[label] if label in places else places.get(float(_TRUTH.get(label, label)), -1)
     return -1
 
 

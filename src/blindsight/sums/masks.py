@@ -61,7 +61,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from blindsight.crypto.sealedbox import seal, unseal
+from blindsight.crypto.sealedbox import of_low_order, seal, unseal
 from blindsight.crypto.shamir import SECRET_BYTES, SHARE_BYTES, Reconstruction, read_share, split
 from blindsight.crypto.wire import Message, decode, encode
 from blindsight.errors import MessageError, PrivacyError
@@ -76,12 +76,6 @@ Shares = tuple[bytes, bytes]
 """One holder's share of a member's mask key, and of its seed."""
 
 _LABEL = b"blindsight masks 3"
-_FIELD = 2**255 - 19
-_LOW_ORDER = {
-    *(0, 1, _FIELD - 1),
-    0x00B8495F16056286FDB1329CEB8D09DA6AC49FF1FAE35616AEB8413B7C7AEBE0,
-    0x57119FD0DD4E22D8868E1C58C45C44045BEF839C55B1D0B1248C50A3BC959C5F,
-}  # u-coordinates on Curve25519 and its twist: 8 times such a point is the neutral element
 _CHUNK = 1 << 18  # bytes of a mask that are made and added while they are in the cache
 _ZEROS = bytes(_CHUNK)
 _CHOICES = 1000  # of t holders, that are tried if some of them lie
@@ -604,11 +598,6 @@ def agree(private: bytes, public: bytes) -> bytes:
         return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
         raise MessageError("a public key is not one that a secret can be agreed with.") from None
-
-
-def of_low_order(public: bytes) -> bool:
-    """Tell whether the secret agreed with a key is zero, whoever agrees: in any of its encodings (RFC 7748)."""
-    return int.from_bytes(public, "little") % 2**255 % _FIELD in _LOW_ORDER
 
 
 def mask_context(purpose: bytes, roster: Roster, turn: Turn, names: Names) -> bytes:
