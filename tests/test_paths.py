@@ -21,7 +21,7 @@ from blindsight.search.index import SymbolIndex
 from blindsight.service.settings import ServiceSettings
 from blindsight.sift import load_sift, save_sift
 from blindsight.sift.sift import LinearSift
-from blindsight.sums import KeyGenerator, Member, Terms
+from blindsight.sums import DpheOptions, KeyGenerator, Member, make_terms
 from tests.keys import paillier_key
 from tests.test_surface import PACKAGES
 
@@ -29,16 +29,8 @@ ROWS = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), dtype=np.uint8)
 ONES, MATRIX = np.ones(3, dtype=np.float32), np.eye(3, dtype=np.float32)
 STANDARDISER = Standardiser(np.zeros(3), np.ones(3))
-TERMS = Terms(
-    scheme="dphe",
-    run="test",
-    members=("anna", "bert", "cleo"),
-    dimension=9,
-    capacity=3,
-    fraction_bits=0,
-    key_bits=1024,
-    insecure=True,
-)
+SPARSE = DpheOptions(capacity=3, key_bits=1024, insecure=True)
+TERMS = make_terms("dphe", run="test", members=("anna", "bert", "cleo"), dimension=9, fraction_bits=0, options=SPARSE)
 
 
 def filled(index, rows):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes, system_bytes
-from blindsight.statement import Claim, PrivacyStatement, randomness_of, rounded_up
+from blindsight.statement import Claim, Line, PrivacyStatement, find_line, line_id, randomness_of, rounded_up
 
 PROVEN = PrivacyStatement(
     guarantee="differential privacy",
@@ -198,13 +198,14 @@ def test_page_escapes_everything():
 # --- data ---
 
 words = st.text(min_size=1).filter(lambda text: bool(text.strip()))
+sentences = st.lists(words | st.builds(Line, words, words), min_size=1, max_size=3).map(tuple)
 claims = st.none() | st.builds(Claim, words, words, words)
 common = {
     "mechanism": words,
     "randomness": st.sampled_from(["operating system", "injected", "none"]),
     "who_sees": st.dictionaries(words, words, min_size=1, max_size=3),
-    "not_protected": st.lists(words, min_size=1, max_size=3).map(tuple),
-    "assumptions": st.lists(words, min_size=1, max_size=3).map(tuple),
+    "not_protected": sentences,
+    "assumptions": sentences,
     "evidence": words,
     "claim": claims,
 }
@@ -248,11 +249,36 @@ def test_json_gives_every_statement_back(statement):
     text = statement.to_json()
     json.loads(text, parse_constant=refuse)
     again = PrivacyStatement.from_json(text)
-    assert again == statement
+    for one in (again, pickle.loads(pickle.dumps(statement)), copy.deepcopy(statement)):
+        assert one == statement
+        for name in ("not_protected", "assumptions"):
+            assert [*map(line_id, getattr(one, name))] == [*map(line_id, getattr(statement, name))]
     assert list(again.who_sees) == list(statement.who_sees)
     assert again.headline() == json.loads(text)["headline"]
     assert statement.to_text()
     assert Outline(statement.to_html()).open == []
+
+
+def test_lines_show_their_text_and_are_found_by_their_id():
+    lines = (Line("first", "what <one> tells"), "what another tells")
+    statement = replace(PROVEN, not_protected=lines)
+    assert statement == replace(PROVEN, not_protected=tuple(map(str, lines)))
+    assert "what <one> tells" in statement.to_text(200)
+    assert "what &lt;one&gt; tells" in statement.to_html()
+    assert statement.to_dict()["not_protected"] == [*map(str, lines)]
+    assert statement.to_dict()["line_ids"] == {
+        "assumptions": [""] * len(PROVEN.assumptions),
+        "not_protected": ["first", ""],
+    }
+    assert "line_ids" not in PROVEN.to_dict()
+    assert find_line(statement.not_protected, "second", "first") is lines[0]
+    assert find_line(statement.not_protected, "second") is None
+
+
+def test_statements_of_earlier_versions_are_read():
+    data = replace(PROVEN, not_protected=(Line("first", "what one tells"),)).to_dict()
+    del data["line_ids"]
+    assert PrivacyStatement.from_dict(data).not_protected == ("what one tells",)
 
 
 def test_statements_are_values():
@@ -277,6 +303,9 @@ def test_statements_are_values():
         (PROVEN.to_json().replace('"epsilon": 1.0', '"epsilon": NaN'), "epsilon"),
         (PROVEN.to_json().replace('"unit": "person"', '"unit": null'), "unit"),
         (NOTHING.to_json().replace('"why_it_fails"', '"why"'), "ill-typed"),
+        (PROVEN.to_json()[:-1] + ', "line_ids": []}', "ill-typed"),
+        (PROVEN.to_json()[:-1] + ', "line_ids": {"not_protected": ["a", "b"]}}', "2 ids for 1"),
+        (PROVEN.to_json()[:-1] + ', "line_ids": {"not_protected": [5]}}', "ill-typed"),
     ],
 )
 def test_data_that_is_no_statement_is_refused(text, named):

@@ -28,7 +28,8 @@ from benchmarks.machine import measured
 from benchmarks.methods.processes import Clock, alone
 from blindsight.crypto.paillier import Keys, PublicKey, generate_keys, randomiser
 from blindsight.learn.comparison import compare
-from blindsight.sums import Session, Terms, open_session
+from blindsight.sums import Session, Terms, make_terms, open_session
+from blindsight.sums.dphe import layout_of
 from blindsight.sums.scheme import Resources
 
 FRACTION_BITS, SLOT_BITS = 20, 32
@@ -137,8 +138,8 @@ def sparse(given: Round, *, seed: int, blocks: bool, keys: Keys = "subgroup") ->
     A member is charged for the window table that its own ciphertexts call for (those of the whole round, where this is
     a part of one), although in this process all members share it.
     """
-    terms = Terms(
-        scheme="block-dphe" if blocks else "dphe",
+    terms = make_terms(
+        "block-dphe" if blocks else "dphe",
         run="benchmark",
         members=given.users,
         dimension=given.weights,
@@ -148,6 +149,8 @@ def sparse(given: Round, *, seed: int, blocks: bool, keys: Keys = "subgroup") ->
         capacity=given.capacity,
         key_bits=given.key_bits,
         insecure=given.insecure,
+        minimum_per_position=1,
+        absences=-1,
     )
     key = generate_keys(given.key_bits, keys=keys, insecure=given.insecure)
     session, clock, sent = Session(terms, resources=Resources(threads=1), key=key), Clock(), 0
@@ -180,8 +183,9 @@ def sparse(given: Round, *, seed: int, blocks: bool, keys: Keys = "subgroup") ->
 
 def _ciphertexts(given: Round, terms: Terms) -> int:
     """Return how many ciphertexts a user makes in the whole round."""
-    changed = -(-min(given.kept * given.block, given.weights) // terms.slots)
-    return max(1, -(-changed // terms.room)) * terms.room * given.whole // given.weights
+    layout = layout_of(terms)
+    changed = -(-min(given.kept * given.block, given.weights) // layout.slots)
+    return max(1, -(-changed // layout.room)) * layout.room * given.whole // given.weights
 
 
 def _make_table(key: PublicKey, ciphertexts: int) -> None:

@@ -37,8 +37,9 @@ from blindsight.crypto import bfv, paillier
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.paillier import randomiser
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.sums import Aggregator, KeyGenerator, Member, Terms
+from blindsight.sums import Aggregator, KeyGenerator, Member, Terms, make_terms
 from blindsight.sums.bfv import length
+from blindsight.sums.dphe import layout_of
 from blindsight.sums.engine import Cost, Meter
 from blindsight.sums.scheme import Resources
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, MAX_MEMBERS
@@ -194,18 +195,18 @@ class Setting:
 
     def terms(self, owners: int, weights: int) -> Terms:
         """Return the terms of a round of so many owners."""
-        sparse: dict[str, Any] = {}
-        if self.scheme != "bfv":
-            capacity = math.ceil(self.density * weights)
-            sparse = {"capacity": capacity, "key_bits": self.key_bits, "insecure": self.insecure}
-        return Terms(
-            scheme=self.scheme,
+        return make_terms(
+            self.scheme,
             run="calibration",
             members=tuple(f"owner-{number}" for number in range(owners)),
             dimension=weights,
             fraction_bits=8,
             slot_bits=self.slot_bits,
-            **sparse,
+            capacity=math.ceil(self.density * weights),
+            key_bits=self.key_bits,
+            insecure=self.insecure,
+            minimum_per_position=1,
+            absences=-1,
         )
 
 
@@ -310,10 +311,11 @@ def _play(setting: Setting, key: Any, owners: int, weights: int) -> SimulatedRou
     terms = setting.terms(owners, weights)
     if not terms.sparse:
         return simulated_round(terms, lambda name: np.ones(weights), key=key)
+    layout = layout_of(terms)
 
     def update(name: str) -> NDArray[np.float64]:
-        rng, values = np.random.default_rng(terms.members.index(name)), np.zeros((terms.blocks, terms.slots))
-        values[rng.choice(terms.blocks, terms.room, replace=False)] = 1.0
+        rng, values = np.random.default_rng(terms.members.index(name)), np.zeros((layout.blocks, layout.slots))
+        values[rng.choice(layout.blocks, layout.room, replace=False)] = 1.0
         return values.ravel()[:weights]
 
     return simulated_round(terms, update, key=key)
@@ -523,14 +525,17 @@ def played(given: Round, *, seed: int, scheme: Scheme) -> ScaleAnswer:
 
 
 def _play_round(given: Round, scheme: Scheme) -> SimulatedRound:
-    sparse: dict[str, Any] = {"capacity": given.capacity, "key_bits": given.key_bits, "insecure": given.insecure}
-    terms = Terms(
-        scheme=scheme,
+    terms = make_terms(
+        scheme,
         run="benchmark",
         members=given.users,
         dimension=given.weights,
         fraction_bits=FRACTION_BITS,
-        **({} if scheme == "bfv" else sparse),
+        capacity=given.capacity,
+        key_bits=given.key_bits,
+        insecure=given.insecure,
+        minimum_per_position=1,
+        absences=-1,
     )
     key = Setting(scheme, key_bits=given.key_bits, insecure=given.insecure).key()
     return simulated_round(terms, given.update, key=key)

@@ -3,12 +3,16 @@
 Every result that claims privacy carries one. It tells whom it protects, by which mechanism, epsilon and delta *as
 proven*, what a paper claims instead and why that fails, who sees what, what is assumed and what is not protected. A
 statement that contradicts itself cannot be made, and one about noise that somebody could repeat says that it is void.
+
+Sentences of `not_protected` and `assumptions` may be `Line`s. A line is a text with an id: what compares or drops
+sentences goes by ids, so that any wording can be changed. Files hold the texts, and the ids beside them (`line_ids`);
+those without ids, of earlier versions, are read as plain texts.
 """
 
 import json
 import math
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from decimal import ROUND_CEILING, Context, Decimal
 from html import escape
@@ -53,6 +57,39 @@ _NEEDS: dict[Guarantee, tuple[str, ...]] = {
 def randomness_of(source: ByteSource) -> Randomness:
     """Name a source of bytes for the statement: only the operating system's keeps a guarantee."""
     return "operating system" if source is system_bytes else "injected"
+
+
+class Line(str):
+    """A sentence of a statement, with the `id` by which programs know what it is about, whatever its words.
+
+    >>> line = Line("took-part", "that a member took part")
+    >>> line, line.id, find_line([line], "took-part") is line
+    ('that a member took part', 'took-part', True)
+    """
+
+    id: str
+
+    def __new__(cls, id: str, text: str) -> Self:
+        """Make a sentence that is equal to its text."""
+        if not isinstance(id, str) or not isinstance(text, str):
+            raise TypeError(f"a line is a text with a text as its id; got {text!r} and {id!r}")
+        made = super().__new__(cls, text)
+        made.id = id
+        return made
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
+        """Return what a copy is made of."""
+        return type(self), (self.id, str(self))
+
+
+def line_id(line: str) -> str:
+    """Return the id of a sentence; empty if it has none."""
+    return line.id if isinstance(line, Line) else ""
+
+
+def find_line(lines: Iterable[str], *ids: str) -> str | None:
+    """Return the first sentence that has one of these ids; None if there is none."""
+    return next((line for line in lines if line_id(line) in ids), None)
 
 
 @dataclass(frozen=True)
@@ -101,7 +138,7 @@ class PrivacyStatement:
             if getattr(self, name) not in choices:
                 raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}; got {getattr(self, name)!r}.")
         _check_text("mechanism", self.mechanism)
-        for name in ("assumptions", "not_protected"):
+        for name in _LISTS:
             object.__setattr__(self, name, _texts(name, getattr(self, name)))
         object.__setattr__(self, "who_sees", dict(self.who_sees))
         for role, sees in self.who_sees.items():
@@ -239,7 +276,10 @@ class PrivacyStatement:
         data = {"schema": SCHEMA, "version": VERSION, "headline": self.headline(), "status": self.status}
         data |= {field.name: getattr(self, field.name) for field in fields(self)}
         data["epsilon"] = "infinity" if self.epsilon == math.inf else self.epsilon
-        data |= {name: list(getattr(self, name)) for name in ("assumptions", "not_protected")}
+        data |= {name: list(map(str, getattr(self, name))) for name in _LISTS}
+        ids = {name: list(map(line_id, getattr(self, name))) for name in _LISTS}
+        if any(map(any, ids.values())):
+            data["line_ids"] = ids
         data |= {"who_sees": dict(self.who_sees), "claim": None if self.claim is None else asdict(self.claim)}
         return data
 
@@ -260,8 +300,11 @@ class PrivacyStatement:
                 known["epsilon"] = math.inf
             if known.get("claim") is not None:
                 known["claim"] = Claim(**known["claim"])
+            for name in _LISTS:
+                if ids := data.get("line_ids", {}).get(name):
+                    known[name] = _identified(known[name], ids)
             return cls(**known)
-        except (TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"a privacy statement has missing, unknown or ill-typed fields: {error}.") from None
 
     @classmethod
@@ -290,7 +333,8 @@ def facts_table(title: str, facts: Mapping[str, object]) -> str:
     return f"<table><caption>{escape(title)}</caption>{rows}</table>"
 
 
-_DERIVED = ("schema", "version", "headline", "status")
+_DERIVED = ("schema", "version", "headline", "status", "line_ids")
+_LISTS = ("assumptions", "not_protected")
 
 
 def _check_text(what: str, text: str) -> None:
@@ -305,6 +349,12 @@ def _texts(what: str, texts: Iterable[str]) -> tuple[str, ...]:
     for text in listed:
         _check_text(f"each of {what}", text)
     return listed
+
+
+def _identified(texts: Sequence[str], ids: Sequence[str]) -> list[str]:
+    if len(texts) != len(ids):
+        raise TypeError(f"{len(ids)} ids for {len(texts)} lines")
+    return [Line(id, text) if id else text for id, text in zip(ids, texts, strict=True)]
 
 
 def rounded_up(value: float) -> str:

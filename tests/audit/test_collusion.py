@@ -23,7 +23,8 @@ from blindsight.audit.collusion import (
     stripped_upload,
 )
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SCHEMES, threshold
+from blindsight.sums import OWN_SCHEMES as SCHEMES
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, threshold
 
 MEMBERS = ("ann", "bob", "cem", "dia", "eve")
 SIZE, BLOCK = 400, 31  # a plaintext under a 1024-bit key holds 31 weights of 32 bits

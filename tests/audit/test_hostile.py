@@ -11,9 +11,8 @@ import pytest
 from blindsight.audit import attacks, hostile
 from blindsight.audit.hostile import MEMBERS, PLAYED, attack_scheme
 from blindsight.crypto.bfv import generate_keys
-from blindsight.sums import masks
+from blindsight.sums import SPARSE_SCHEMES, Terms, masks
 from blindsight.sums.roles import Member
-from blindsight.sums.terms import SPARSE_SCHEMES, Terms
 
 SOME = ("dphe", "bfv")  # of keyed schemes: block-dphe differs in nothing that is tested with it
 EVERY = (*SOME, "masks")

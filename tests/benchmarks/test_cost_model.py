@@ -29,7 +29,7 @@ from benchmarks.methods.scale import (
 )
 from blindsight.crypto import paillier
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.sums import Terms
+from blindsight.sums import make_terms
 from tests.keys import bfv_key, paillier_key
 
 MESSAGES = ("contribution", "request", "answer", "set-up message")
@@ -215,8 +215,8 @@ def draw(owner):
 
 
 def play(scheme, update):
-    sparse = {} if scheme == "bfv" else {"capacity": 90, "key_bits": 1024, "insecure": True}
-    terms = Terms(scheme=scheme, run="test", members=OWNERS, dimension=SIZE, fraction_bits=4, **sparse)
+    sparse = {"capacity": 90, "key_bits": 1024, "insecure": True, "minimum_per_position": 1, "absences": -1}
+    terms = make_terms(scheme, run="test", members=OWNERS, dimension=SIZE, fraction_bits=4, **sparse)
     return simulated_round(terms, update, key=LATTICE if scheme == "bfv" else PAILLIER)
 
 

@@ -12,9 +12,9 @@ from blindsight.federated.identity import IDENTITY_FILE, Identity, KeyStore, Mem
 from blindsight.federated.node import GeneratorHandler, MemberHandler, config_digest
 from blindsight.federated.server import RunStore, SumServer, begin_run
 from blindsight.learn.rounds import Memory, Proposal
-from blindsight.sums import KeyGenerator, Patience, Terms
+from blindsight.sums import KeyGenerator, Patience, make_terms
 from blindsight.sums.engine import LocalTransport
-from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SPARSE_SCHEMES
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 KEYED = ["block-dphe", "bfv", pytest.param("dphe", marks=pytest.mark.slow)]
 """Schemes whose sums a key generator decrypts; DPHE without blocks is block DPHE with one slot."""
@@ -123,11 +123,11 @@ class Parties:
         return Proposal(wanted, Memory(np.zeros(DIMENSION) if self.held else None, None))
 
     def make_terms(self, scheme, config=b"", **others):
-        settings = {"fraction_bits": 16, "config": config_digest(config)}
-        if scheme in SPARSE_SCHEMES:
-            settings |= {"capacity": 40, "key_bits": 1024, "insecure": True}
-        settings |= others
-        return lambda run, members: Terms(scheme=scheme, run=run, members=members, dimension=DIMENSION, **settings)
+        settings = {"fraction_bits": 16, "config": config_digest(config), "absences": -1}
+        settings |= {"capacity": 40, "key_bits": 1024, "insecure": True, "minimum_per_position": 1} | others
+        return lambda run, members: make_terms(
+            scheme, **{"run": run, "members": members, "dimension": DIMENSION} | settings
+        )
 
     def open(self, scheme, transport=None, *, config=b"", patience=PATIENCE, **others):
         carrier, make = transport or self.network, self.make_terms(scheme, config, **others)

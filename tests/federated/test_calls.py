@@ -206,7 +206,7 @@ def test_a_contribution_longer_than_any_can_be_is_not_even_read(parties):
     result = server.play(1)
     assert result.contributors == ("ann", "cem", "dan")
     assert result.refused["bob"]
-    assert 0.9 < np.mean(lengths) / server.terms.contribution_bytes < 1.1
+    assert 0.9 < np.mean(lengths) / server.terms.sizes.shard < 1.1
 
 
 def test_a_key_store_that_was_moved_keeps_its_runs(parties, tmp_path):

@@ -14,7 +14,7 @@ from blindsight.federated.server import find_run
 from blindsight.federated.sharing import OwnTerms, SharingHandler, SharingTask
 from blindsight.selective import ParameterServer, SelectiveTerms
 from blindsight.selective.trainers import SoftmaxTrainer
-from blindsight.sums import SCHEMES
+from blindsight.sums import OWN_SCHEMES as SCHEMES
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from tests.federated.parties import DIMENSION, MEMBERS, Parties, make_store
 

@@ -3,7 +3,8 @@
 import pytest
 
 from blindsight.federated.server import statement_of
-from blindsight.sums import SCHEMES, SPARSE_SCHEMES, Terms, statement
+from blindsight.sums import OWN_SCHEMES as SCHEMES
+from blindsight.sums import make_terms, statement
 
 HIDING = tuple(scheme for scheme in SCHEMES if scheme != "plain")
 
@@ -13,8 +14,8 @@ def said(scheme):
 
 
 def terms_of(scheme):
-    sparse = {"capacity": 16, "key_bits": 2048} if scheme in SPARSE_SCHEMES else {}
-    return Terms(scheme=scheme, run="r1", members=("ann", "bob", "cem"), dimension=64, fraction_bits=16, **sparse)
+    members = ("ann", "bob", "cem")
+    return make_terms(scheme, run="r1", members=members, dimension=64, fraction_bits=16, capacity=16, key_bits=2048)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

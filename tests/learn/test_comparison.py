@@ -9,7 +9,8 @@ import pytest
 from blindsight.data.study import Study
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.learn.comparison import MASK_WAVES, choose_scheme, compare, contest, round_costs
-from blindsight.sums import SCHEMES, open_session
+from blindsight.sums import OWN_SCHEMES as SCHEMES
+from blindsight.sums import open_session
 from blindsight.sums.engine import Cost, Meter, Transfer, Work
 
 

@@ -22,7 +22,8 @@ from blindsight.learn.rounds import (
     RoundReport,
     fraction_bits,
 )
-from blindsight.sums import SCHEMES, open_session
+from blindsight.sums import OWN_SCHEMES as SCHEMES
+from blindsight.sums import open_session
 from blindsight.sums.support import Schedule
 
 CLASSES, DIMENSIONS = 5, 24

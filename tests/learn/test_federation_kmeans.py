@@ -6,7 +6,7 @@ import pytest
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.learn.clustering import ClusterModel, inertia
 from blindsight.learn.estimators import FederatedKMeans
-from blindsight.sums import SCHEMES
+from blindsight.sums import OWN_SCHEMES as SCHEMES
 
 CLUSTERS, D = 4, 16
 

@@ -13,7 +13,8 @@ from blindsight.selective import EncryptedTurns, Sharing
 from blindsight.selective.protection import ParticipantGaussian
 from blindsight.selective.simulation import TooFewError
 from blindsight.selective.terms import Request, Total
-from blindsight.sums import SCHEMES, open_session
+from blindsight.sums import OWN_SCHEMES as SCHEMES
+from blindsight.sums import open_session
 
 NAMES = ("ann", "bob", "cem", "dia")
 SIZE, BITS = 78, 20

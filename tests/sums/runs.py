@@ -11,7 +11,8 @@ import numpy as np
 from blindsight.crypto.sealedbox import seal, unseal
 from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import decode, encode
-from blindsight.sums import Aggregator, KeyGenerator, Member, Terms
+from blindsight.sums import SCHEMES, Aggregator, KeyGenerator, Member, make_terms
+from blindsight.sums.dphe import layout_of
 from blindsight.sums.masks import RoundSecrets
 from blindsight.sums.messages import Answer, Call, Receipt, Refusal, Reply, Request, Setup
 from blindsight.sums.roles import ANSWER, REQUEST, body_purpose
@@ -23,22 +24,23 @@ NAMES = ("ann", "bob", "cem", "dia", "eve")
 SIZE = 8
 KEYED = ("bfv", "dphe", "block-dphe")
 ALL = ("plain", "masks", *KEYED)
-SPARSE = {"capacity": 6, "key_bits": 1024, "insecure": True}
+SPARSE = {"capacity": 6, "key_bits": 1024, "insecure": True, "minimum_per_position": 1}
 
 
 def terms_of(scheme, **changes):
     """Terms of a small run; a dense update takes two shards under DPHE."""
-    settings = {"run": "test", "members": NAMES, "dimension": SIZE, "fraction_bits": 8}
-    if scheme in ("dphe", "block-dphe"):
-        settings |= SPARSE | ({"block": 4} if scheme == "block-dphe" else {})
-    return Terms(scheme=scheme, **settings | changes)
+    settings = {"run": "test", "members": NAMES, "dimension": SIZE, "fraction_bits": 8, "absences": -1}
+    if scheme in SCHEMES and SCHEMES[scheme].sparse:
+        settings |= SPARSE | ({"block": 4} if SCHEMES[scheme].packed else {})
+    return make_terms(scheme, **settings | changes)
 
 
 def key_of(terms, number=0):
     """A fixed key pair for these terms."""
     if terms.sparse:
-        return paillier_key(terms.key_bits, number, keys=terms.keys)
-    return bfv_key(number, max_sum=terms.max_integer * len(terms.members)) if terms.scheme == "bfv" else None
+        options = layout_of(terms).options
+        return paillier_key(options.key_bits, number, keys=options.keys)
+    return bfv_key(number, max_sum=terms.max_integer * len(terms.members)) if terms.keyed else None
 
 
 class Run:
@@ -181,7 +183,7 @@ class Run:
         message = decode(reply, Reply)
         receipt = decode(decode(message.receipt, Signed).body, Receipt)
         body = message.body
-        if self.terms.keyed and not self.terms.as_published:
+        if self.terms.traits.sealed:
             body = unseal(self.setup(name).own[0], body, purpose=body_purpose(name, (receipt.round, receipt.attempt)))
         return receipt, body
 
@@ -189,7 +191,7 @@ class Run:
         """Return a reply of any content, well signed and sealed by the member it comes from."""
         if vouched:
             receipt = replace(receipt, body=hashlib.sha256(body).digest())
-        if self.terms.keyed and not self.terms.as_published:
+        if self.terms.traits.sealed:
             purpose = body_purpose(name, (receipt.round, receipt.attempt))
             body = seal(self.setup(name).own[0], body, purpose=purpose)
         return encode(Reply(self.signed(name, receipt), body))

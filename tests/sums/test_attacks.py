@@ -16,7 +16,7 @@ from blindsight.errors import BlindsightError, MessageError, PrivacyError
 from blindsight.sums import Aggregator, Engine, Member, Patience, RefusedError, Session, mac, masks, statement
 from blindsight.sums import dphe as dphe_module
 from blindsight.sums.bfv import length
-from blindsight.sums.dphe import IndexedValues, Permutations, Shards, SparseSum
+from blindsight.sums.dphe import IndexedValues, Permutations, Shards, SparseSum, layout_of
 from blindsight.sums.engine import LocalTransport, Response
 from blindsight.sums.masks import MaskMember, RoundSecrets, add_masks, agree, colluders, public_half, threshold
 from blindsight.sums.messages import Answer, Refusal, Reply
@@ -313,7 +313,7 @@ def test_an_omitted_place():
     run = contributed("dphe", block=1)
     honest, request = decode(run.request().body, SparseSum), run.request()
     adder = run.aggregator._adder
-    adder._sum.counts[3] = 0  # which the aggregator leaves out
+    adder.sum.counts[3] = 0  # which the aggregator leaves out
     assert decode(adder.request(), SparseSum).places.size == honest.places.size - 1
     refused = run.answered(replace(request, body=adder.request()))
     assert refused.renewed
@@ -355,7 +355,7 @@ def test_folding_by_an_aggregator_that_learned_r_from_a_member_succeeds():
     checked = adder.check(CONTRIBUTE, "ann", Reply(b"", run.opened(replies["ann"], "ann")[1]))
     shard = next(i for i, places in enumerate(checked.places) if place[0] in places)
     victim = checked.ciphertexts[shard][np.flatnonzero(checked.places[shard] == place[0])]
-    adder._sum.add(victim * scale, place)
+    adder.sum.add(victim * scale, place)
     adder._tags.add(victim * shift)
     opened = run.answered(replace(run.request(), body=adder.request()))
     assert isinstance(opened, Answer)
@@ -607,29 +607,29 @@ def play_with_mal(run, supports, lies, monkeypatch, round=0, *, shards=None, slo
 
     Return the released sum by block, and the true one.
     """
-    terms, rng = run.terms, np.random.default_rng(round)
-    rows = {name: np.zeros((terms.blocks, terms.slots), dtype=np.int64) for name in terms.members}
+    terms, layout, rng = run.terms, layout_of(run.terms), np.random.default_rng(round)
+    rows = {name: np.zeros((layout.blocks, layout.slots), dtype=np.int64) for name in terms.members}
     for name, blocks in supports.items():
-        rows[name][blocks] = rng.integers(1, 1000, (len(blocks), terms.slots))
-    parts = shards or np.array_split(np.arange(terms.blocks), terms.blocks // terms.room)
+        rows[name][blocks] = rng.integers(1, 1000, (len(blocks), layout.slots))
+    parts = shards or np.array_split(np.arange(layout.blocks), layout.blocks // layout.room)
     run.updates = {name: row.ravel() for name, row in rows.items()}
     run.begin(round)
     run.send(*terms.members[:3])
     if slots is None:
-        times = np.bincount(np.concatenate(parts), minlength=terms.blocks)
-        slots = np.zeros((terms.blocks, terms.packing.slots), dtype=np.int64)
-        slots[:, -1] = [time * (lie >> terms.slot_bits * terms.slots) for time, lie in zip(times, lies, strict=True)]
+        times = np.bincount(np.concatenate(parts), minlength=layout.blocks)
+        slots = np.zeros((layout.blocks, layout.packing.slots), dtype=np.int64)
+        slots[:, -1] = [time * (lie >> terms.slot_bits * layout.slots) for time, lie in zip(times, lies, strict=True)]
     with monkeypatch.context() as patch:
         shown = [IndexedValues(blocks, [lies[block] for block in blocks]) for blocks in parts]
         patch.setattr(dphe_module, "decompose", lambda *_, **__: shown)
         patch.setattr(dphe_module, "slots_of", lambda *_: slots.ravel())
         run.send("mal")
-    return run.finish().reshape(terms.blocks, -1), sum(rows.values())
+    return run.finish().reshape(layout.blocks, -1), sum(rows.values())
 
 
 def counts(terms, numbers):
     """Plaintexts with these numbers in the slots that count."""
-    return [int(number) << terms.slot_bits * terms.slots for number in numbers]
+    return [int(number) << terms.slot_bits * layout_of(terms).slots for number in numbers]
 
 
 @contextmanager
@@ -684,8 +684,9 @@ def test_counts_forged_in_other_blocks_of_the_same_plaintext(monkeypatch):
     """Six sums share a plaintext: what mal writes beyond its own block lands in the counts of its neighbours."""
     run = Run("block-dphe", **COUNTED)
     terms = run.terms
-    assert terms.blocks_per_request == 6
-    beyond = counts(terms, [2])[0] << terms.slot_bits * terms.packing.slots
+    layout = layout_of(terms)
+    assert layout.blocks_per_request == 6
+    beyond = counts(terms, [2])[0] << terms.slot_bits * layout.packing.slots
     phi = Permutations(run.generator.roster).shared(run.setup("mal").shared, 0)
     places = phi.forward(np.arange(20))
     inside = (places % 6 < 5) & (places < 19)  # the last of a plaintext has no neighbour

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import BlindsightError, InputError, MessageError
-from blindsight.sums import mac
+from blindsight.sums import OWN_SCHEMES, mac, make_terms
 from blindsight.sums.messages import Roster, RosterMessage, model_digest
-from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SCHEMES, Terms
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, Terms
 from tests.sums.runs import terms_of
 
 NAMES = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), min_size=3, max_size=9, unique=True)
@@ -22,10 +22,9 @@ SMALL = st.integers(-(2**31), 2**31 - 1)
 @st.composite
 def drawn_terms(draw):
     """Any terms that can be."""
-    scheme, members = draw(st.sampled_from(SCHEMES)), tuple(draw(NAMES))
+    scheme, members = draw(st.sampled_from(OWN_SCHEMES)), tuple(draw(NAMES))
     dimension = draw(st.integers(1, 2000))
     settings = {
-        "scheme": scheme,
         "run": draw(st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)),
         "members": members,
         "dimension": dimension,
@@ -43,7 +42,7 @@ def drawn_terms(draw):
             "keys": draw(st.sampled_from(["subgroup", "conservative"])),
             "block": draw(st.integers(0, 20)),
         }
-    return Terms(**settings)
+    return make_terms(scheme, **settings)
 
 
 @given(drawn_terms(), st.data())

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from blindsight.errors import InputError, PrivacyError, StorageError, UnknownNameError
 from blindsight.rng import science, seeded_bytes
-from blindsight.sums import SCHEMES, SPARSE_SCHEMES, Aggregator, UnansweredError, open_session
+from blindsight.sums import OWN_SCHEMES as SCHEMES
+from blindsight.sums import SPARSE_SCHEMES, Aggregator, UnansweredError, open_session
+from blindsight.sums.dphe import layout_of
 from blindsight.sums.scheme import CONTRIBUTE
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from tests.sums.runs import KEYED, NAMES, Run
@@ -132,7 +134,7 @@ BAD = {
     "bits": [{"insecure": False}, {"key_bits": 512}, {"fraction_bits": 63}, {"slot_bits": 31}],
     "minimum": [{"minimum": 2}, {"scheme": "masks", "minimum_per_position": 2}],
     "dimension": [{"dimension": 0}],
-    "capacity": [{"capacity": SIZE + 1}, {"capacity": 0}],
+    "capacity": [{"capacity": SIZE + 1}, {"capacity": -1}],
     "56 bits": [{"scheme": "bfv", "slot_bits": 64}],
 }
 
@@ -147,9 +149,11 @@ def test_the_defaults():
     session = open_session(members=NAMES, dimension=1000)
     assert session.scheme == "masks"
     sparse = open_session("block-dphe", members=NAMES, dimension=1000, source=seeded_bytes(3))
-    assert (sparse.terms.key_bits, sparse.terms.minimum_per_position, sparse.terms.capacity) == (3072, 3, 100)
+    layout = layout_of(sparse.terms)
+    assert (layout.options.key_bits, layout.minimum_per_position, layout.capacity) == (3072, 3, 100)
     assert sparse.block == 94
-    assert open_session("dphe", members=NAMES[:4], dimension=9, key_bits=1024, insecure=True).terms.counting
+    four = open_session("dphe", members=NAMES[:4], dimension=9, key_bits=1024, insecure=True)
+    assert layout_of(four.terms).minimum_per_position == 2
 
 
 # Drop-outs and spoilt messages

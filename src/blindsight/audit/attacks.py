@@ -50,7 +50,8 @@ from blindsight.sift.sift import LinearSift
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 from blindsight.sums import KeyGenerator, dphe, masks
-from blindsight.sums.roles import PARTS, Member
+from blindsight.sums.roles import Member
+from blindsight.sums.scheme import SCHEMES
 
 Trial = Callable[[bool], Finding]
 """Plays an attack on the system with the weakness (True), or on the repaired one."""
@@ -221,7 +222,7 @@ def patient() -> Any:
 
 def fragile(scheme: str = "masks") -> Any:
     """Let the server raise what nobody catches."""
-    adder = PARTS[scheme][1]
+    adder = SCHEMES[scheme].adder
     check = adder.check
 
     def raising(self: Any, step: str, member: str, reply: Any) -> Any:

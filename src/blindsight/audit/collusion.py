@@ -55,15 +55,15 @@ from blindsight.crypto.wire import decode
 from blindsight.errors import UnknownNameError
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
-from blindsight.statement import PrivacyStatement
+from blindsight.statement import find_line
 from blindsight.sums import masks
-from blindsight.sums.dphe import CheckedShards, Permutations, SparseAdder
+from blindsight.sums.dphe import CheckedShards, Layout, SparseAdder, layout_of
 from blindsight.sums.engine import Parts
 from blindsight.sums.masks import UNMASK, Peers, Reveal, RoundSecrets, agree, read_directory
 from blindsight.sums.messages import Receipt, Reply, Roster, Setup
-from blindsight.sums.scheme import CONTRIBUTE, Resources, Turn
-from blindsight.sums.session import RoundResult, Session
-from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SCHEMES, SPARSE_SCHEMES, Integers, Terms, threshold
+from blindsight.sums.scheme import CONTRIBUTE, SCHEMES, Resources, Turn
+from blindsight.sums.session import RoundResult, Session, make_terms
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, Integers, threshold
 
 Mask = NDArray[np.bool_]
 T = TypeVar("T", bound=np.generic)
@@ -124,7 +124,7 @@ class PlayedRound:
 
 
 def play(scheme: str, updates: Mapping[str, ArrayLike], *, fraction_bits: int = 20, **options: Any) -> PlayedRound:
-    """Play one round of a scheme with these members' updates and keep all of it; `options` are those of `Terms`.
+    """Play one round of a scheme with these members' updates and keep all of it; `options` are those of `make_terms`.
 
     All secrets are drawn for this round and protect nobody: the updates are the caller's own.
     """
@@ -132,20 +132,19 @@ def play(scheme: str, updates: Mapping[str, ArrayLike], *, fraction_bits: int = 
         raise UnknownNameError("aggregation scheme", scheme, SCHEMES)
     vectors = {member: np.asarray(update, dtype=np.float64) for member, update in updates.items()}
     dimension = max((vector.size for vector in vectors.values()), default=0)
-    if scheme in SPARSE_SCHEMES:
-        options = {"capacity": -(-dimension // 10)} | options
-    fixed: dict[str, Any] = {"run": "audit", "dimension": dimension, "fraction_bits": fraction_bits}
-    terms = Terms(scheme=scheme, members=tuple(vectors), **fixed, **options)
+    fixed: dict[str, Any] = {"run": "audit", "dimension": dimension, "fraction_bits": fraction_bits, "absences": -1}
+    terms = make_terms(scheme, members=tuple(vectors), **fixed, **{"minimum_per_position": 1} | options)
     views: defaultdict[str, list[bytes]] = defaultdict(list)
     secrets: dict[str, RoundSecrets] = {}
     key: PrivateKey | SecretKey | None = None
     if terms.sparse:
-        key = paillier.generate_keys(terms.key_bits, insecure=terms.insecure)
-    elif scheme == "bfv":
+        chosen = layout_of(terms).options
+        key = paillier.generate_keys(chosen.key_bits, insecure=chosen.insecure)
+    elif terms.keyed:
         key = bfv.generate_keys(max_sum=terms.max_integer * len(terms.members))
 
     def transit(sender: str, receiver: str, kind: str, parts: Parts) -> list[Parts]:
-        if scheme == "masks" and kind == CONTRIBUTE and receiver == AGGREGATOR:
+        if terms.traits.threshold and kind == CONTRIBUTE and receiver == AGGREGATOR:
             secrets[sender] = decode(session.members[sender]._state.secrets, RoundSecrets)
         return [parts]
 
@@ -264,40 +263,41 @@ def _overlap(common: float, left: int, right: int) -> float:
 def sparse_with_a_member(coalition: PlayedRound, victim: str) -> Account:
     """Return what the aggregator and members of a sparse round learn about another one, from places and sum."""
     terms, guess = coalition.session.terms, from_sum(coalition, victim)
-    sent = {member: np.zeros(terms.blocks, dtype=np.bool_) for member in terms.members}
+    layout = layout_of(terms)
+    sent = {member: np.zeros(layout.blocks, dtype=np.bool_) for member in terms.members}
     for member, blocks, _ in _plain_shards(coalition):
         sent[member][blocks] = True
     senders: Integers = np.sum([sent[member] for member in coalition.rest], axis=0, dtype=np.int64)
     left, released = left_of_sum(coalition)
-    mine = _weights(sent[victim], terms)
-    alone = _weights(senders == 1, terms) & released
-    update = np.where(mine, left / np.maximum(_weights(senders, terms), 1), 0.0)
+    mine = _weights(sent[victim], layout)
+    alone = _weights(senders == 1, layout) & released
+    update = np.where(mine, left / np.maximum(_weights(senders, layout), 1), 0.0)
     known = ~mine | alone | guess.known
     return Account(update, known, mine & ~(known & (update == 0)))
 
 
 def sparse_all_but_one(coalition: PlayedRound, victim: str) -> Account:
     """Return what all other members learn about one, from the sum and from what of it was withheld."""
-    terms, found = coalition.session.terms, from_sum(coalition, victim)
-    if not terms.counting:
+    layout, found = layout_of(coalition.session.terms), from_sum(coalition, victim)
+    if not layout.counting:
         return found
-    changes = [_by_block(own != 0, terms.slots).any(axis=1) for own in coalition.updates.values()]
-    missing_one = np.sum(changes, axis=0, dtype=np.int64) == terms.minimum_per_position - 1
-    zero = _weights(missing_one, terms) & ~left_of_sum(coalition)[1]
+    changes = [_by_block(own != 0, layout.slots).any(axis=1) for own in coalition.updates.values()]
+    missing_one = np.sum(changes, axis=0, dtype=np.int64) == layout.minimum_per_position - 1
+    zero = _weights(missing_one, layout) & ~left_of_sum(coalition)[1]
     return found._replace(known=found.known | zero, possible=found.possible & ~zero)
 
 
 def sparse_with_the_key(coalition: PlayedRound, victim: str) -> Account:
     """Return a member's update, decrypted from what the aggregator received."""
-    terms, key = coalition.session.terms, coalition.key
+    layout, key = layout_of(coalition.session.terms), coalition.key
     assert isinstance(key, PrivateKey)
-    rows = np.zeros((terms.blocks, terms.slots), dtype=np.int64)
+    rows = np.zeros((layout.blocks, layout.slots), dtype=np.int64)
     for member, blocks, shards in _plain_shards(coalition):
         if member == victim:
             numbers = [number for ciphertexts in shards.ciphertexts for number in key.decrypt(ciphertexts)]
-            slots = terms.packing.unpack(numbers, blocks.size * terms.packing.slots)
-            np.add.at(rows, blocks, slots.reshape(blocks.size, -1)[:, : terms.slots])
-    return _certain(rows.ravel()[: terms.dimension])
+            slots = layout.packing.unpack(numbers, blocks.size * layout.packing.slots)
+            np.add.at(rows, blocks, slots.reshape(blocks.size, -1)[:, : layout.slots])
+    return _certain(rows.ravel()[: layout.terms.dimension])
 
 
 def _plain_shards(coalition: PlayedRound) -> Iterator[tuple[str, Integers, CheckedShards]]:
@@ -305,15 +305,15 @@ def _plain_shards(coalition: PlayedRound) -> Iterator[tuple[str, Integers, Check
     roster = coalition.session.aggregator.roster
     adder = SparseAdder(roster, coalition.setups(AGGREGATOR)[0], TURN, Resources())
     (secret,) = {setup.shared for setup in coalition.setups(*coalition.views) if setup.shared}
-    phi = Permutations(roster).shared(secret, ROUND)
+    phi = layout_of(roster.terms).permutations(roster).shared(secret, ROUND)
     for member, body in coalition.replies().items():
         shards = adder.check(CONTRIBUTE, member, Reply(b"", body))
         yield member, phi.backward(np.concatenate(shards.places)), shards
 
 
-def _weights(blocks: NDArray[T], terms: Terms) -> NDArray[T]:
+def _weights(blocks: NDArray[T], layout: Layout) -> NDArray[T]:
     """Return what is said of each block, for each of its weights."""
-    return np.asarray(np.repeat(blocks, terms.slots)[: terms.dimension])
+    return np.asarray(np.repeat(blocks, layout.slots)[: layout.terms.dimension])
 
 
 def _certain(update: Integers) -> Account:
@@ -408,13 +408,13 @@ Kind = Literal[
 ]
 
 _ADMITTED: dict[Kind, tuple[str, ...]] = {
-    "all members but one": ("members but one read", "every member's update, and all"),
-    "aggregator and key generator": ("with anyone who has a contribution",),
-    "aggregator and one member": ("no collusion of the aggregator with a member",),
-    "aggregator and as many members as the threshold": ("fewer than t = ",),
+    "all members but one": ("honest-members", "masks-threshold", "every-update"),
+    "aggregator and key generator": ("generator-apart",),
+    "aggregator and one member": ("shared-permutation",),
+    "aggregator and as many members as the threshold": ("masks-threshold",),
     "aggregator and one member fewer than the threshold": (),
 }
-"""The words by which a statement admits that a coalition reads something."""
+"""The lines of a statement (`sums.statements`) that admit that a coalition reads something."""
 
 
 @dataclass(frozen=True)
@@ -456,7 +456,7 @@ def attack_round(
             if truth.any() and len(found.rows):  # else there is nothing to find out
                 alarm = false_alarm / len(members)
                 tests.append(signs_test(found.rows, truth.astype(np.float64), generator=generator, false_alarm=alarm))
-        admitted = _admission(statement, kind)
+        admitted = find_line((*statement.assumptions, *statement.not_protected), *_ADMITTED[kind])
         results.append(CoalitionResult(kind, played.session.scheme, admitted, tuple(gains), tuple(tests)))
     progress("coalitions", len(plans), len(plans))
     return tuple(results)
@@ -483,7 +483,7 @@ def _plans(played: PlayedRound) -> Iterator[Plan]:
         )
         yield "aggregator and key generator", lambda _: [AGGREGATOR, KEY_GENERATOR], with_the_key
         yield "aggregator and one member", lambda victim: [AGGREGATOR, others(victim)[0]], with_a_member
-    elif terms.scheme == "masks":
+    elif terms.traits.threshold:
         size = len(terms.groups(ROUND)[0])
         needed = threshold(size)
         few = min(needed - 1, size - 2)  # of three members, one: two are all but one
@@ -500,14 +500,9 @@ def findings(results: Sequence[CoalitionResult], *, confidence: float = 0.95) ->
     located = [
         _places_finding(result, confidence)
         for result in results
-        if result.scheme in SPARSE_SCHEMES and result.kind == "aggregator and one member"
+        if SCHEMES[result.scheme].sparse and result.kind == "aggregator and one member"
     ]
     return (*read, *located, *held)
-
-
-def _admission(statement: PrivacyStatement, kind: Kind) -> str | None:
-    sentences = (*statement.assumptions, *statement.not_protected)
-    return next((said for said in sentences if any(words in said for words in _ADMITTED[kind])), None)
 
 
 def _weights_finding(result: CoalitionResult, confidence: float) -> Finding:

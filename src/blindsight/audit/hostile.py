@@ -52,8 +52,9 @@ from blindsight.selective.codec import LARGEST_PARAMETER, SparseUpdate, encode_s
 from blindsight.selective.protection import ParticipantGaussian, RecordGaussian
 from blindsight.selective.terms import Answer
 from blindsight.selective.trainers import SoftmaxTrainer
+from blindsight.statement import find_line
 from blindsight.sums import Aggregator, KeyGenerator, Member, bfv, masks
-from blindsight.sums.dphe import Permutations, Shards, SparseAdder, SparseSum, read_key
+from blindsight.sums.dphe import Permutations, Shards, SparseAdder, SparseSum, layout_of, read_key
 from blindsight.sums.mac import PRIME, context_of, tag
 from blindsight.sums.masks import (
     ADVERTISE,
@@ -75,10 +76,10 @@ from blindsight.sums.masks import (
 )
 from blindsight.sums.messages import Call, Reply, Setup, model_digest
 from blindsight.sums.noise import NoisePlan
-from blindsight.sums.scheme import CONTRIBUTE, Adder, Turn
-from blindsight.sums.session import default_per_position
+from blindsight.sums.scheme import CONTRIBUTE, SCHEMES, Adder, Turn
+from blindsight.sums.session import make_terms
 from blindsight.sums.statements import statement
-from blindsight.sums.terms import AGGREGATOR, HIDING_SCHEMES, KEYED_SCHEMES, SPARSE_SCHEMES, Integers, Terms
+from blindsight.sums.terms import AGGREGATOR, Integers, Terms
 
 VICTIM, LIAR = "ann", "eve"
 MEMBERS = (VICTIM, "bob", "cem", "dia", LIAR)
@@ -204,12 +205,11 @@ class Run:
     """All parties of a run with a few weights."""
 
     def __init__(self, scheme: str, *, members: Sequence[str] = MEMBERS, **options: Any) -> None:
-        if scheme in SPARSE_SCHEMES:
-            few = {"capacity": DIMENSION, "minimum_per_position": default_per_position(len(members)), "block": 4}
-            few |= {"block": 1} if scheme == "dphe" else {}
-            options = few | {"key_bits": 1024, "insecure": True} | options
-        fixed: dict[str, Any] = {"run": "audit", "dimension": DIMENSION, "fraction_bits": 16}
-        self.terms = Terms(scheme=scheme, members=tuple(members), **fixed | options)
+        if SCHEMES[scheme].sparse:
+            few = {"capacity": DIMENSION, "block": 1 if scheme == "dphe" else 4, "key_bits": 1024, "insecure": True}
+            options = few | options
+        fixed: dict[str, Any] = {"run": "audit", "dimension": DIMENSION, "fraction_bits": 16, "absences": -1}
+        self.terms = make_terms(scheme, members=members, **fixed | options)
         self.generator, self._seed = KeyGenerator(self.terms), system_bytes(32)
         self.members = {name: LyingMember(name, self.terms) for name in members}
         for party in (*self.members.values(), LyingServer(self.terms, seed=self._seed)):
@@ -330,9 +330,9 @@ def _finding(
     )
 
 
-def _admission(terms: Terms, words: str) -> str | None:
+def _admission(terms: Terms, id: str) -> str | None:
     said = statement(terms)
-    return next((line for line in (*said.not_protected, *said.assumptions) if words in line), None)
+    return find_line((*said.not_protected, *said.assumptions), id)
 
 
 def _read(opened: Integers | None, truth: Integers) -> float:
@@ -351,7 +351,7 @@ def differencing_attempts(scheme: str) -> Iterator[Finding]:
     """
     turns = [(1, 0), (1, 1), (2, 0)]  # the same attempt, another one, another round: all with the same model
     sums: list[Integers | None] = []
-    for lies in (False,) if scheme in KEYED_SCHEMES else (False, True):
+    for lies in (False,) if SCHEMES[scheme].keyed else (False, True):
         run = Run(scheme)
         updates = run.updates()
         others = {name: update for name, update in updates.items() if name != VICTIM}
@@ -398,7 +398,7 @@ def differencing_rounds(scheme: str, plan: NoisePlan | None = None) -> Iterator[
         f"cosine of the difference of two sums, {'with' if plan else 'without'} noise, with the update of the member "
         "that is missing from one",
         alike,
-        admitted=_admission(run.terms, "the difference of two rounds"),
+        admitted=_admission(run.terms, "differences"),
     )
     yield found if alike > _RESEMBLES else replace(found, verdict="not refuted")
 
@@ -634,11 +634,12 @@ def malleable_copies(scheme: str) -> Iterator[Finding]:
 
 def _sparse_negative(run: Run, server: LyingServer, bodies: Bodies) -> bytes:
     """Minus the others' blocks, and so many in the slot that counts contributors that nothing is withheld."""
-    terms, blocks = run.terms, np.arange(run.terms.blocks)
+    terms, layout = run.terms, layout_of(run.terms)
+    blocks = np.arange(layout.blocks)
     seen = list(server.shards(bodies))
     sums, tags = (paillier.add_all(parts) * -1 for parts in zip(*seen, strict=True))
-    counts = (len(terms.members) - 1) << (terms.slot_bits * terms.slots) if terms.counting else 0
-    sums = sums.key.rerandomise(sums + sums.key.encrypt([counts] * terms.blocks))
+    counts = (len(terms.members) - 1) << (terms.slot_bits * layout.slots) if layout.counting else 0
+    sums = sums.key.rerandomise(sums + sums.key.encrypt([counts] * layout.blocks))
     own = Permutations(server.roster).own(run.members[LIAR].handed.own[0], LIAR, 1).forward(blocks)
     order = np.argsort(own)
     return encode(Shards(system_bytes(32), own[order][None], sums[order].to_matrix()[None], tags.to_matrix()))
@@ -666,17 +667,18 @@ def copies_with_the_server(scheme: str) -> Iterator[Finding]:
     run, turn = Run(scheme, slot_bits=56), (1, 0)
     updates, terms, liar = run.updates(), run.terms, run.members[LIAR]
     factors: dict[int, int] = {}
+    blocks = layout_of(terms).blocks
 
     def lies(server: LyingServer, sent: dict[str, bytes]) -> bytes:
         handed, context = liar.handed, context_of(server.roster.digest, turn[0])
-        rows, counts = np.eye(terms.blocks * 2, dtype=np.int64), np.tile([0, 1], terms.blocks)
+        rows, counts = np.eye(blocks * 2, dtype=np.int64), np.tile([0, 1], blocks)
         tags = [tag(row, shared=handed.shared, offset=handed.offset, context=context) for row in (*rows, 0 * rows[0])]
         permutations = Permutations(server.roster)
-        phi = permutations.shared(handed.shared, turn[0]).forward(np.arange(terms.blocks))
+        phi = permutations.shared(handed.shared, turn[0]).forward(np.arange(blocks))
         ((ciphertexts, _),) = server.shards(dict([server.unsealed(sent[VICTIM])]))
         victim, key = ciphertexts[phi], ciphertexts.key  # in plain order
         parts = []
-        for a in range(0, terms.blocks, 2):
+        for a in range(0, blocks, 2):
             u, v = _relation(tags[2 * a] - tags[-1], tags[2 * a + 2] - tags[-1])
             factors[a] = u
             for factor in (u, v):  # and one in the slot that counts, as everybody has
@@ -698,7 +700,7 @@ def copies_with_the_server(scheme: str) -> Iterator[Finding]:
         "malleable copies, of a member with the server",
         _READ,
         _read(guess, updates[VICTIM]),
-        admitted=_admission(terms, "the aggregator does not collude with any member"),
+        admitted=_admission(terms, "aggregator-apart"),
     )
 
 
@@ -757,7 +759,7 @@ def _garbage(terms: Terms) -> Iterator[bytes]:
         yield bytes(terms.dimension * terms.residue_type.itemsize + 1)
     if not terms.sparse:
         return
-    width, room = terms.key_bits // 4, terms.room
+    width, room = layout_of(terms).ciphertext_bytes, layout_of(terms).room
     places, ciphertexts, one = np.arange(room)[None], np.ones((1, room, width), np.uint8), np.ones((1, width), np.uint8)
     wrapped = places.copy()
     wrapped[0, -2:] = (1 << 63) - 1, -(1 << 63)
@@ -803,7 +805,7 @@ def forged_counts(scheme: str) -> Iterator[Finding]:
             "forged contributor counts, where padding counts as sending" if padded else "forged contributor counts",
             _READ,
             _read(None if opened is None else opened[victim != 0], victim[victim != 0]),
-            admitted=_admission(run.terms, "from a member who lies about how many changed it") if padded else None,
+            admitted=_admission(run.terms, "forged-count") if padded else None,
         )
 
 
@@ -817,7 +819,7 @@ def _forged_senders(scheme: str) -> Finding:
     adder: Any = server._adder
     body = server.unsealed(sent[VICTIM])[1]
     (places,) = adder.check(CONTRIBUTE, VICTIM, Reply(b"", body)).places
-    adder._senders[np.setdiff1d(np.arange(run.terms.blocks), places)] = 0
+    adder._senders[np.setdiff1d(np.arange(layout_of(run.terms).blocks), places)] = 0
     opened = run.conclude(server)
     return _finding(
         scheme,
@@ -830,13 +832,13 @@ def _forged_senders(scheme: str) -> Finding:
 
 def _counted_twice(run: Run, server: LyingServer, blocks: Integers) -> bytes:
     """Return a contribution of zeros to these blocks that counts as two."""
-    terms, handed = run.terms, run.members[LIAR].handed
+    layout, handed = layout_of(run.terms), run.members[LIAR].handed
     key, permutations = read_key(handed.encryption_key, server.roster), Permutations(server.roster)
-    rows = np.zeros((terms.blocks, terms.packing.slots), dtype=np.int64)
+    rows = np.zeros((layout.blocks, layout.packing.slots), dtype=np.int64)
     rows[blocks, -1] = 2
     places = permutations.own(handed.own[0], LIAR, 1).forward(permutations.shared(handed.shared, 1).forward(blocks))
     context = context_of(server.roster.digest, 1)
-    numbers = [2 << (terms.slot_bits * terms.slots)] * blocks.size
+    numbers = [2 << (run.terms.slot_bits * layout.slots)] * blocks.size
     numbers.append(tag(rows.ravel(), shared=handed.shared, offset=handed.offset, context=context))
     matrix = key.encrypt(numbers).to_matrix()
     return encode(Shards(system_bytes(32), np.sort(places)[None], matrix[None, :-1], matrix[-1:]))
@@ -888,6 +890,9 @@ def _seen(noise: RecordGaussian | ParticipantGaussian, weight: float, feature: f
         return f"{type(error).__name__}: {error}"
 
 
+HIDING_SCHEMES, KEYED_SCHEMES, SPARSE_SCHEMES = (
+    tuple(name for name, scheme in SCHEMES.items() if getattr(scheme, trait)) for trait in ("hides", "keyed", "sparse")
+)
 PLAYED: tuple[tuple[str, Sequence[str], Finder], ...] = (
     ("differencing attempts", HIDING_SCHEMES, differencing_attempts),
     ("differencing rounds", HIDING_SCHEMES, differencing_rounds),

@@ -54,10 +54,12 @@ from blindsight.rng import science
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.sift import LinearSift
 from blindsight.statement import PrivacyStatement
+from blindsight.sums import HIDING_SCHEMES
 from blindsight.sums.dphe import Shards
 from blindsight.sums.messages import Reply
 from blindsight.sums.noise import NoisePlan
-from blindsight.sums.terms import AGGREGATOR, HIDING_SCHEMES, SPARSE_SCHEMES
+from blindsight.sums.scheme import find_scheme
+from blindsight.sums.terms import AGGREGATOR
 
 _FALSE_ALARM = 0.01
 
@@ -259,14 +261,14 @@ def _unrecorded(reason: str, effort: float) -> Evidence:
 def _hostile(run: RebuiltRun, progress: Progress) -> tuple[Check, ...]:
     """Servers and members that lie to parties made for the audit; a plain run promises nothing."""
     scheme, noisy = run.scheme, run.noise is not None
-    if scheme not in HIDING_SCHEMES:
+    if scheme not in HIDING_SCHEMES:  # or not known at all
         return ()
     return (
         Check(
             "hostile servers and members",
             0,
             lambda effort: Evidence(attack_scheme(scheme, noisy=noisy, progress=progress)),
-            fixed=1 if scheme == "masks" else 4,
+            fixed=4 if find_scheme(scheme).keyed else 1,
         ),
     )
 
@@ -316,7 +318,7 @@ class _RoundAttack:
     @property
     def sparse(self) -> bool:
         """Whether the aggregator was told secrets at set-up, which a recording leaves out."""
-        return self._recorded.scheme in SPARSE_SCHEMES
+        return find_scheme(self._recorded.scheme).sparse
 
     @property
     def seconds_to_read(self) -> float:
@@ -364,7 +366,7 @@ class _RoundAttack:
         updates, total = (
             FixedPoint(bits).encode(numbers) for numbers in (list(recorded.sent.values()), recorded.total)
         )
-        scattered = recorded.scheme == "block-dphe" and _scattered(updates, self._block)
+        scattered = find_scheme(recorded.scheme).packed and _scattered(updates, self._block)
         least = recorded.minimum_per_position
         rows = tuple(single_findings(updates, total, recorded.scheme, least, scattered=scattered))
         if not rows:
@@ -382,7 +384,7 @@ class _RoundAttack:
     @property
     def _block(self) -> int:
         """How many weights share a ciphertext."""
-        if self._recorded.scheme != "block-dphe" or self._size is None:
+        if self._size is None or not find_scheme(self._recorded.scheme).packed:
             return 1
         counting = int(self._recorded.minimum_per_position > 1)
         return SlotPacking.for_key(self._size.key_bits, slot_bits=32).slots - counting
@@ -465,7 +467,7 @@ def draw_owners(run: RebuiltRun, random_state: int) -> Evidence:
         random_state=generator,
         progress=run.progress,
     ).evidence(("plain", "aggregator"))
-    if run.recorded.scheme != "plain":
+    if find_scheme(run.recorded.scheme).hides:
         return drawn
     rows = tuple(replace(row, verdict="leaks") if row.verdict == "refuted" else row for row in drawn.findings)
     return replace(drawn, findings=rows)  # it promises nothing

@@ -57,6 +57,7 @@ from blindsight.federated.identity import (
 from blindsight.files import atomic_writer, read_arrays, storage_errors, write_arrays
 from blindsight.learn.rounds import Memory, Proposal, finite, remembered
 from blindsight.sums import HIDING_SCHEMES, KeyGenerator, Member, Terms
+from blindsight.sums.dphe import layout_of
 from blindsight.sums.messages import Answer, Call, Enrolment, model_digest, read_state, write_state
 from blindsight.sums.scheme import CONTRIBUTE
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
@@ -274,10 +275,10 @@ class MemberHandler:
             raise PrivacyError(
                 f"this member does not take part in {terms.scheme}; it accepts {', '.join(self.schemes)}."
             )
-        if terms.sparse and terms.minimum_per_position < self.minimum_per_position:
+        if terms.sparse and (least := layout_of(terms).minimum_per_position) < self.minimum_per_position:
             raise PrivacyError(
                 f"this member takes part where {self.minimum_per_position} or more members change a position before "
-                f"its sum is opened; got {terms.minimum_per_position}."
+                f"its sum is opened; got {least}."
             )
         _check_terms(terms, self.minimum, self.insecure)
 
@@ -304,9 +305,7 @@ def _check_terms(terms: Terms, minimum: int, insecure: bool) -> None:
     """Refuse what neither a member nor a key generator takes part in."""
     if terms.minimum < minimum:
         raise PrivacyError(f"this party takes part in sums of {minimum} or more; got {terms.minimum}.")
-    if terms.as_published:
-        raise PrivacyError("this party does not take part in the protocol as it was published: it leaks.")
-    if terms.insecure and not insecure:
+    if terms.sparse and layout_of(terms).options.insecure and not insecure:
         raise PrivacyError("this party takes part with keys of full length only.")
 
 

@@ -24,7 +24,7 @@ from blindsight.learn.rounds import usual_sparsity
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.statement import PrivacyStatement
-from blindsight.sums import SCHEMES, SPARSE_SCHEMES, open_session
+from blindsight.sums import OWN_SCHEMES, SCHEMES, SPARSE_SCHEMES, open_session
 from blindsight.sums.engine import Cost, Step
 from blindsight.sums.support import BLOCK, Schedule
 from blindsight.sums.terms import AGGREGATOR
@@ -256,7 +256,7 @@ class _Contest:
 def installed_schemes() -> tuple[str, ...]:
     """Return the schemes that can run here: all, but for those whose extra is not installed."""
     lattice = find_spec("tenseal") is not None
-    return tuple(scheme for scheme in SCHEMES if scheme != "bfv" or lattice)
+    return tuple(scheme for scheme in OWN_SCHEMES if scheme != "bfv" or lattice)
 
 
 def round_costs(

@@ -51,9 +51,9 @@ from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.statement import PrivacyStatement, facts_table
 from blindsight.sums import SPARSE_SCHEMES, RoundResult, Session, open_session
+from blindsight.sums.dphe import default_per_position
 from blindsight.sums.engine import Cost
 from blindsight.sums.noise import NoisePlan
-from blindsight.sums.session import default_per_position
 from blindsight.sums.support import BLOCK, Schedule, Support
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 

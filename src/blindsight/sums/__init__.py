@@ -6,33 +6,48 @@
 | every message, and a role's state on disk | `messages` |
 | member, aggregator, key generator | `roles`, `generator` |
 | the round loop, how bytes travel, what it costs | `engine` |
-| what a scheme is (and the plain one); their mathematics | `scheme`; `masks`, `bfv`, `dphe` |
+| what a scheme is (and the plain one), which there are; their mathematics | `scheme`; `masks`, `bfv`, `dphe` |
 | how the key generator knows a sum to be one | `mac` |
 | which positions are added in a round; noise | `support`, `noise` |
-| what is protected, from whom | `statements` |
+| what is protected, from whom | the schemes; `statements` has the sentences |
 """
 
+from blindsight.sums.bfv import BFV
+from blindsight.sums.dphe import BLOCK_DPHE, DPHE, DpheOptions
 from blindsight.sums.engine import Engine, Patience, UnansweredError
 from blindsight.sums.generator import KeyGenerator
+from blindsight.sums.masks import MASKS
 from blindsight.sums.roles import Aggregator, Member, RefusedError
-from blindsight.sums.session import RoundResult, Session, open_session
+from blindsight.sums.scheme import PLAIN, SCHEMES, Scheme, SchemeOptions, register
+from blindsight.sums.session import RoundResult, Session, make_terms, open_session
 from blindsight.sums.statements import statement
-from blindsight.sums.terms import HIDING_SCHEMES, SCHEMES, SPARSE_SCHEMES, Terms
+from blindsight.sums.terms import Terms
+
+OWN_SCHEMES = tuple(scheme.name for scheme in (PLAIN, DPHE, BLOCK_DPHE, BFV, MASKS))
+"""The library's own; `SCHEMES` has those that other modules registered, too."""
+HIDING_SCHEMES = tuple(name for name in OWN_SCHEMES if SCHEMES[name].hides)
+SPARSE_SCHEMES = tuple(name for name in OWN_SCHEMES if SCHEMES[name].sparse)
 
 __all__ = [
     "HIDING_SCHEMES",
+    "OWN_SCHEMES",
     "SCHEMES",
     "SPARSE_SCHEMES",
     "Aggregator",
+    "DpheOptions",
     "Engine",
     "KeyGenerator",
     "Member",
     "Patience",
     "RefusedError",
     "RoundResult",
+    "Scheme",
+    "SchemeOptions",
     "Session",
     "Terms",
     "UnansweredError",
+    "make_terms",
     "open_session",
+    "register",
     "statement",
 ]

@@ -12,10 +12,27 @@ from numpy.typing import NDArray
 
 from blindsight.crypto.bfv import EncryptedVector, PublicKey, SecretKey, add_all, generate_keys, parameters_for
 from blindsight.errors import MessageError
+from blindsight.rng import ByteSource
+from blindsight.statement import PrivacyStatement, randomness_of
 from blindsight.sums.mac import TAG_BITS, context_of, matches, tag
 from blindsight.sums.messages import Call, Reply, Roster, Setup
-from blindsight.sums.scheme import Adder, ForgedError, MemberPart, Opened, Opener, Resources, Turn, Vouch
+from blindsight.sums.scheme import (
+    Adder,
+    ForgedError,
+    MemberPart,
+    Opened,
+    Opener,
+    Resources,
+    Scheme,
+    Sizes,
+    Turn,
+    Vouch,
+    register,
+)
+from blindsight.sums.statements import KEYED, lines
 from blindsight.sums.terms import AGGREGATOR, Integers, Terms, beyond
+
+_WEIGHT_BYTES = {4096: 17, 8192: 30}  # by ring degree
 
 
 def limb_bits(terms: Terms) -> int:
@@ -29,8 +46,12 @@ def limbs(terms: Terms) -> int:
 
 def length(terms: Terms) -> int:
     """Return how many slots a vector fills: whole ciphertexts, so that the key generator sees every slot there is."""
-    degree = parameters_for(terms.max_integer * len(terms.members)).degree
+    degree = degree_of(terms)
     return -(-(terms.dimension + limbs(terms)) // degree) * degree
+
+
+def degree_of(terms: Terms) -> int:
+    return parameters_for(terms.max_integer * len(terms.members)).degree
 
 
 def read_key(data: bytes, roster: Roster) -> PublicKey:
@@ -48,6 +69,11 @@ class LatticeMember(MemberPart):
     def __init__(self, name: str, roster: Roster, setup: Setup, resources: Resources, vouch: Vouch) -> None:
         super().__init__(name, roster, setup, resources, vouch)
         self._key = read_key(setup.encryption_key, roster)
+
+    @classmethod
+    def sizes(cls, terms: Terms) -> Sizes:
+        degree = degree_of(terms)
+        return Sizes(-(-terms.dimension // degree) * degree * _WEIGHT_BYTES[degree])
 
     def answer(self, call: Call, integers: Integers | None, secrets: bytes) -> tuple[bytes, bytes]:
         values, terms = self.contribution(integers), self.terms
@@ -123,3 +149,36 @@ def _checked(slots: NDArray[np.int64], terms: Terms, round: int, setup: Setup, o
     context = context_of(hashlib.sha256(setup.roster).digest(), round)
     right = matches(slots[: terms.dimension], total, shared=setup.shared, offsets=offsets, context=context)
     return right and not slots[end:].any()
+
+
+def _statement(terms: Terms, source: ByteSource) -> PrivacyStatement:
+    return PrivacyStatement(
+        guarantee="cryptographic",
+        summary="only sums of updates are opened (BFV; the aggregator colludes with nobody)",
+        mechanism=f"BFV: lattice encryption of whole updates, ring degree {degree_of(terms)}, 128 bits of security, "
+        "with a tag that shows the sum to be the sum; a member that drops out is not in it, and nothing else changes",
+        unit="person",
+        epsilon=None,
+        delta=None,
+        randomness=randomness_of(source),
+        who_sees={
+            "key generator": "the sum, and who contributed; it could decrypt any contribution, but receives none",
+            "aggregator": "ciphertexts, the sum, and who contributed",
+            "members": "their own update, the sum, and who contributed",
+            "someone who intercepts a contribution": "nothing but its length: it is sealed",
+        },
+        not_protected=lines("exact-sum", "differences", "spoilt-round", "took-part"),
+        assumptions=lines(*KEYED, "bfv-hardness"),
+    )
+
+
+BFV = register(
+    Scheme(
+        name="bfv",
+        member=LatticeMember,
+        adder=LatticeAdder,
+        opener=LatticeOpener,
+        statement=_statement,
+        sealed=True,
+    )
+)

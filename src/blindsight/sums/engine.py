@@ -292,7 +292,7 @@ class Engine:
             role.open(round, model=model, base=base)
         elif role.model != model:
             raise MessageError(f"round {round} has begun with another model.")
-        elif role.terms.scheme == "masks" and role.step not in (UNMASK, ""):
+        elif role.terms.traits.threshold and role.step not in (UNMASK, ""):
             role.open(round, model=model, base=base, attempt=role.attempt + 1)
         while role.step not in (CONTRIBUTE, UNMASK, ""):
             self._play_step()
@@ -330,7 +330,7 @@ class Engine:
             with self._working("aggregate"):
                 role.advance()
         if not role.terms.keyed:
-            with self._working("decrypt" if role.terms.scheme == "masks" else "aggregate"):
+            with self._working("decrypt" if role.terms.traits.threshold else "aggregate"):
                 return role.conclude()
         with self._working("aggregate"):
             request = role.request()

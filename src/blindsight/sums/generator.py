@@ -26,8 +26,8 @@ from blindsight.sums.messages import (
     refuse_to_overwrite,
     state_errors,
 )
-from blindsight.sums.roles import ANSWER, PARTS, REQUEST, Record, Role, forget, released_purpose
-from blindsight.sums.scheme import CONTRIBUTE, ForgedError, Opened, Opener, Resources
+from blindsight.sums.roles import ANSWER, REQUEST, Record, Role, forget
+from blindsight.sums.scheme import CONTRIBUTE, ForgedError, Opened, Opener, Resources, released_purpose
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, Terms
 
 
@@ -124,7 +124,7 @@ class KeyGenerator(Role):
         """
         if self._opener is None:
             raise MessageError(f"nothing is decrypted in a run of {self.terms.scheme}.")
-        if not self.terms.as_published:
+        if self.terms.traits.sealed:
             request = unseal(self._state.channel, request, purpose=REQUEST)
         self._record(request)
         message, state = decode(request, Request), self._state
@@ -182,7 +182,7 @@ class KeyGenerator(Role):
 
     def _answered(self, request: Request, opened: Opened) -> bytes:
         released = b""
-        if self.terms.counting and opened.released is not None:
+        if opened.released is not None:
             released = seal(
                 self._state.shared,
                 np.packbits(opened.released).tobytes(),
@@ -220,12 +220,12 @@ class KeyGenerator(Role):
         return self.roster.signed(self._key, KEY_GENERATOR, refusal)
 
     def _sealed(self, answer: bytes) -> bytes:
-        if self.terms.as_published:
+        if not self.terms.traits.sealed:
             return answer
         return seal(self._state.channel, answer, purpose=ANSWER, source=self.resources.source)
 
     def _make_opener(self, key: Any) -> Opener | None:
-        kind = PARTS[self.terms.scheme][2]
+        kind = self.terms.traits.opener
         return None if kind is None else kind(self.terms, key, self.resources)
 
     def _new_state(self) -> GeneratorState:

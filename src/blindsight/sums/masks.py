@@ -65,8 +65,11 @@ from blindsight.crypto.sealedbox import of_low_order, seal, unseal
 from blindsight.crypto.shamir import SECRET_BYTES, SHARE_BYTES, Reconstruction, read_share, split
 from blindsight.crypto.wire import Message, decode, encode
 from blindsight.errors import MessageError, PrivacyError
+from blindsight.rng import ByteSource
+from blindsight.statement import PrivacyStatement, randomness_of
 from blindsight.sums.messages import Call, Key, Names, Receipt, Reply, Roster, Setup
-from blindsight.sums.scheme import CONTRIBUTE, Adder, MemberPart, Opened, Resources, Turn
+from blindsight.sums.scheme import CONTRIBUTE, Adder, MemberPart, Opened, Resources, Scheme, Turn, register
+from blindsight.sums.statements import line, lines
 from blindsight.sums.terms import Digest, Integers, Residues, Terms, threshold
 
 ADVERTISE, SHARE, CONSISTENCY, UNMASK = "advertise", "share", "consistency", "unmask"
@@ -630,3 +633,38 @@ def _check(owner: str, secret: bytes, advertised: Advertisement, *, uploaded: bo
     )
     if not fits:
         raise MessageError(f"the shares of a secret of {owner!r} do not give what it advertised: one was altered.")
+
+
+def _statement(terms: Terms, source: ByteSource) -> PrivacyStatement:
+    groups = terms.groups(0)
+    size = len(groups[0])
+    needed, lying = threshold(size), colluders(size)
+    seen = "the sum" if len(groups) == 1 else f"the sum of each of {len(groups)} groups"
+    where = "" if len(groups) == 1 else f" in each of {len(groups)} groups"
+    return PrivacyStatement(
+        guarantee="cryptographic",
+        summary=f"only sums of updates are opened (masks; {lying} of {size} members may collude with the aggregator)",
+        mechanism="pairwise masks (X25519, AES-256 in counter mode) and self-masks with Shamir shares, all fresh in "
+        f"every attempt at a round; t = {needed} of {size} members{where} sign whose uploads are in the sum before any "
+        f"of them helps to lift its masks, so that {size - needed} may drop out and c = {lying} collude with a lying "
+        "aggregator; with fewer than t an attempt is given up before anything is unmasked, and repeated with new masks",
+        unit="person",
+        epsilon=None,
+        delta=None,
+        randomness=randomness_of(source),
+        who_sees={
+            "aggregator": f"uploads that look uniformly random, {seen}, who contributed and who dropped out",
+            "members": "their own update, the sum, and who contributed",
+            "someone who intercepts an upload": "uniformly random bytes; one who intercepts every message of a "
+            "round computes the sum, as the aggregator does",
+        },
+        not_protected=lines("exact-sum", "differences", "took-part-zeros", "spoilt-run"),
+        assumptions=(
+            line("masks-aggregator", lying=lying, size=size, others=needed - lying),
+            line("masks-threshold", needed=needed),
+            *lines("masks-members", "masks-hardness"),
+        ),
+    )
+
+
+MASKS = register(Scheme(name="masks", member=MaskMember, adder=MaskAdder, statement=_statement, threshold=True))

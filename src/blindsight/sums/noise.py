@@ -76,7 +76,9 @@ from blindsight.dp.accounting import (
 from blindsight.dp.sampling import MAX_SCALE, discrete_gaussian
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.rng import ByteSource, system_bytes
-from blindsight.statement import PrivacyStatement, randomness_of
+from blindsight.statement import PrivacyStatement, line_id, randomness_of
+from blindsight.sums.scheme import find_scheme
+from blindsight.sums.statements import HIDDEN_BY_NOISE, line, lines
 
 Array = NDArray[np.float64]
 NoiseUnit = Literal["record", "owner"]
@@ -90,7 +92,6 @@ SCHEMA, VERSION = "blindsight/noise-plan", 1
 LARGEST_EPSILON = 50.0
 """A larger one is no privacy, and what pays for cutting shares would not be negligible."""
 
-_ANSWERED = ("no noise", "difference of two rounds", "that a member took part")  # lines of statements about exact sums
 _MARGIN = 2.0**-20  # of `clip`, left for rounding errors
 _TAIL = 16  # deviations at which a share is cut
 _FINEST, _COARSEST = 2.0**14, 2.0**6  # `clip` in steps, times what rounding adds to the sensitivity
@@ -345,38 +346,38 @@ def noised(
     said: PrivacyStatement, plan: NoisePlan, *, delta: float, scheme: str, source: ByteSource = system_bytes
 ) -> PrivacyStatement:
     """Return the statement of a run with noise in its sums, from what the sums themselves protect (`said`)."""
-    seen = dict(said.who_sees)
-    lone = f"single contributions with one share of noise each, a deviation of {plan.sigma / plan.scale:.3g}"
-    teller = "the server" if scheme == "masks" else "whoever sees the sums, the aggregator excepted"
-    exposed = (
-        () if scheme != "plain" else (f"anything from the aggregator, who sees {lone}; epsilon is that of the sums",)
-    )
+    traits, epsilon = find_scheme(scheme), plan.epsilon(delta)
+    reader = "the server" if traits.threshold else "whoever sees the sums, the aggregator excepted"
+    exposed = () if traits.hides else (line("lone-shares", deviation=plan.sigma / plan.scale),)
     return replace(
         said,
         guarantee="differential privacy",
         mechanism=f"{plan}; sums: {said.mechanism}",
         unit="record" if plan.unit == "record" else "person",
-        epsilon=plan.epsilon(delta),
+        epsilon=epsilon,
         delta=delta,
         neighbours="add/remove",
         accountant=plan.accountant(delta),
         randomness=randomness_of(source),
         claim=None,
-        who_sees={**seen, "anyone who is given the model": "what the noisy sums were made into"},
+        who_sees={**said.who_sees, "anyone who is given the model": "what the noisy sums were made into"},
         not_protected=(
             *exposed,
-            f"a {plan.unit} beyond what epsilon = {plan.epsilon(delta):.3g} allows to be told of it",
-            "that a member took part, how many records it has, and which of its rounds it missed",
-            "what is true of the pictures in general, whether or not one of them took part",
-            *(line for line in said.not_protected if not any(words in line for words in _ANSWERED)),
+            line("epsilon", unit=plan.unit, epsilon=epsilon),
+            *lines("took-part-records", "general-truth"),
+            *(one for one in said.not_protected if line_id(one) not in HIDDEN_BY_NOISE),
         ),
         assumptions=(
-            f"{plan.honest} of {plan.members // plan.groups} members add their share to every sum that is opened: at "
-            f"most d = {plan.drop_outs} drop out of a round and at most c = {plan.colluders} tell theirs to {teller}",
-            f"members refuse to unmask (the key generator, to decrypt) fewer than n - d = "
-            f"{plan.members - plan.drop_outs} contributions, and each round is opened once",
-            "the number of records, and the type and shape of arrays that hold them, are public; a unit that is left "
-            "out has zero in its place",
+            line(
+                "noise-shares",
+                honest=plan.honest,
+                group=plan.members // plan.groups,
+                drop_outs=plan.drop_outs,
+                colluders=plan.colluders,
+                reader=reader,
+            ),
+            line("noise-minimum", needed=plan.members - plan.drop_outs),
+            line("public-shape"),
             *said.assumptions,
         ),
     )

@@ -39,9 +39,6 @@ from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import Secret, decode, encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError
 from blindsight.files import AnyPath
-from blindsight.sums.bfv import LatticeAdder, LatticeMember, LatticeOpener
-from blindsight.sums.dphe import SparseAdder, SparseMember, SparseOpener
-from blindsight.sums.masks import MaskAdder, MaskMember
 from blindsight.sums.messages import (
     RECEIPT_BYTES,
     Answer,
@@ -63,29 +60,12 @@ from blindsight.sums.messages import (
     state_errors,
     write_state,
 )
-from blindsight.sums.scheme import (
-    CONTRIBUTE,
-    Adder,
-    MemberPart,
-    Opened,
-    Opener,
-    PlainAdder,
-    PlainMember,
-    Resources,
-    Turn,
-)
+from blindsight.sums.scheme import CONTRIBUTE, Adder, MemberPart, Opened, Resources, Turn
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, Integers, Terms
 
 Record = Callable[[bytes], object]
 """Called with each message a role receives, after unsealing: a view holds whatever secrets the role was handed."""
 
-PARTS: dict[str, tuple[type[MemberPart], type[Adder], type[Opener] | None]] = {
-    "plain": (PlainMember, PlainAdder, None),
-    "masks": (MaskMember, MaskAdder, None),
-    "bfv": (LatticeMember, LatticeAdder, LatticeOpener),
-    "dphe": (SparseMember, SparseAdder, SparseOpener),
-    "block-dphe": (SparseMember, SparseAdder, SparseOpener),
-}
 _KEPT_BYTES = 1 << 17  # a member without a path keeps no longer replies: a thousand of them may be in one process
 _MODELS = 1024  # that a member remembers to have answered
 
@@ -250,7 +230,7 @@ class Member(Role):
         keyed scheme it does not, and a round never opened must not keep it from the next: there, other settings make
         another model.
         """
-        return call.base if call.base and self.terms.scheme == "masks" else call.model
+        return call.base if call.base and self.terms.traits.threshold else call.model
 
     def _check_proposal(self, call: Call, proposal: bytes) -> None:
         if not proposal:
@@ -298,8 +278,7 @@ class Member(Role):
         """Read the signed answer of a round: the sum, and where this member's update is part of it."""
         self._record(answer)
         message, sums = read_answer(self.roster, answer, round)
-        released = self._released(message)
-        entered = np.repeat(released, self.terms.slots)[: self.terms.dimension] & (self.name in message.members)
+        entered = self._part.released(message) & (self.name in message.members)
         return Outcome(round, message.members, sums, self.terms.values(sums), entered)
 
     def settle(self, answer: bytes, round: int) -> Outcome:
@@ -318,15 +297,6 @@ class Member(Role):
         zeros = np.zeros(self.terms.dimension, dtype=np.int64)
         return self._state.proposal == hashlib.sha256(zeros.tobytes()).digest()
 
-    def _released(self, answer: Answer) -> NDArray[np.bool_]:
-        blocks = self.terms.blocks
-        if not self.terms.counting:
-            return np.ones(blocks, dtype=np.bool_)
-        bitmap = unseal(self._part.setup.shared, answer.released, purpose=released_purpose(answer.round))
-        if len(bitmap) != -(-blocks // 8):
-            raise MessageError("the list of released blocks has the wrong length.")
-        return np.unpackbits(np.frombuffer(bitmap, dtype=np.uint8), count=blocks).astype(np.bool_)
-
     @cached_property
     def _part(self) -> MemberPart:
         if not self._state.setup:
@@ -335,13 +305,13 @@ class Member(Role):
         return self._make_part(setup, Roster.from_bytes(setup.roster, expected=self.terms))
 
     def _make_part(self, setup: Setup, roster: Roster) -> MemberPart:
-        return PARTS[self.terms.scheme][0](self.name, roster, setup, self.resources, self._vouch)
+        return self.terms.traits.member(self.name, roster, setup, self.resources, self._vouch)
 
     def _vouch(self, step: str, turn: Turn, model: bytes, body: bytes) -> bytes:
         """Return a reply: a signed receipt, and the body, sealed for the aggregator where it could be decrypted."""
         roster = self._part.roster
         receipt = Receipt(roster.digest, *turn, step, model, hashlib.sha256(body).digest())
-        if self.terms.keyed and not self.terms.as_published:
+        if self.terms.traits.sealed:
             body = seal(
                 self._part.setup.own[0], body, purpose=body_purpose(self.name, turn), source=self.resources.source
             )
@@ -475,7 +445,7 @@ class Aggregator(Role):
 
     def _open(self, begun: RoundBegun) -> None:
         _, setup, roster = self._ready
-        adder = PARTS[self.terms.scheme][1](roster, setup, (begun.round, begun.attempt), self.resources)
+        adder = self.terms.traits.adder(roster, setup, (begun.round, begun.attempt), self.resources)
         adder.model = begun.model
         adder.follow(dict(zip(begun.early, begun.ahead, strict=True)))
         self._keep(begun)
@@ -548,7 +518,7 @@ class Aggregator(Role):
         return member
 
     def _unsealed(self, member: str, body: bytes) -> bytes:
-        if not self.terms.keyed or self.terms.as_published:
+        if not self.terms.traits.sealed:
             return body
         secret = self._ready[1].own[self.terms.members.index(member)]
         return unseal(secret, body, purpose=body_purpose(member, self._turn))
@@ -569,7 +539,7 @@ class Aggregator(Role):
         adder, setup = self._done, self._ready[1]
         receipts = tuple(self._receipts[member] for member in adder.members)
         request = encode(Request(self.roster.digest, *self._turn, receipts, adder.request()))
-        if self.terms.as_published:
+        if not self.terms.traits.sealed:
             return request
         return seal(setup.channel, request, purpose=REQUEST, source=self.resources.source)
 
@@ -582,7 +552,7 @@ class Aggregator(Role):
         if not self.terms.keyed:
             return self._own_answer(self._done.opened())
         setup = self._ready[1]
-        if not self.terms.as_published:
+        if self.terms.traits.sealed:
             answer = unseal(setup.channel, answer, purpose=ANSWER)
         self._record(answer)
         kinds: tuple[type[Any], ...] = (Answer, Refusal)
@@ -662,10 +632,6 @@ def _split(answered: bytes) -> list[bytes]:
 
 def body_purpose(member: str, turn: Turn) -> bytes:
     return b"contribution of round %d by " % turn[0] + member.encode()
-
-
-def released_purpose(round: int) -> bytes:
-    return b"released blocks of round %d" % round
 
 
 REQUEST, ANSWER = b"request for decryption", b"answer to a request"

@@ -1,22 +1,32 @@
-"""What a scheme is: a member's part, the aggregator's part of one round, and the key generator's (`roles` call them).
+"""What a scheme is, and which there are: `SCHEMES` by name, each with its parts, options, traits and statement.
 
+A scheme has a member's part, the aggregator's part of one round, and perhaps the key generator's (`roles` call them).
 The parts compute; they know nothing of signatures, disks or networks. One that raises `MessageError` changed nothing.
+Another module adds a scheme with `register`; a party that did not import that module does not know the scheme and
+refuses its terms. Everything that depends on the scheme asks its traits (`Terms.traits`), never its name.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.errors import InputError, MessageError, PrivacyError
+from blindsight.crypto.wire import Message, encode
+from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, system_bytes
-from blindsight.sums.messages import Call, Reply, Roster, Setup
-from blindsight.sums.terms import Integers, Terms
+from blindsight.statement import PrivacyStatement
+from blindsight.sums.statements import line
+
+if TYPE_CHECKING:  # terms and messages stand on this module
+    from blindsight.sums.messages import Answer, Call, Reply, Roster, Setup
+    from blindsight.sums.terms import Terms
+
+Integers = NDArray[np.int64]
 
 Turn = tuple[int, int]
 """A round, and the attempt at it."""
@@ -41,12 +51,40 @@ class Resources:
     progress: Progress = silent
 
 
+class SchemeOptions(Message, name="sums/scheme-options.1"):
+    """What members agree on for one scheme alone: a subclass names its fields and checks them (`Terms.options`)."""
+
+    def to_bytes(self) -> bytes:
+        return encode(self)
+
+
+class Sizes(NamedTuple):
+    """How large a contribution is: about `shard` bytes in each of at most `shards` parts.
+
+    `block` consecutive weights are sent together or not at all.
+    """
+
+    shard: int
+    shards: int = 1
+    block: int = 1
+
+
 class MemberPart(ABC):
     """A member of a run."""
 
     steps: ClassVar[tuple[str, ...]] = (CONTRIBUTE,)
 
-    def __init__(self, name: str, roster: Roster, setup: Setup, resources: Resources, vouch: Vouch) -> None:
+    @classmethod
+    def check(cls, terms: "Terms") -> None:
+        """Refuse terms with which the scheme cannot work; the rest of them is in order."""
+        return
+
+    @classmethod
+    def sizes(cls, terms: "Terms") -> Sizes:
+        """Return how large contributions are: by default that of one residue per weight."""
+        return Sizes(terms.dimension * terms.residue_type.itemsize)
+
+    def __init__(self, name: str, roster: "Roster", setup: "Setup", resources: Resources, vouch: Vouch) -> None:
         self.name, self.roster, self.terms = name, roster, roster.terms
         self.setup, self.resources, self.vouch = setup, resources, vouch
 
@@ -55,8 +93,12 @@ class MemberPart(ABC):
         return step == self.steps[0]
 
     @abstractmethod
-    def answer(self, call: Call, integers: Integers | None, secrets: bytes) -> tuple[bytes, bytes]:
+    def answer(self, call: "Call", integers: Integers | None, secrets: bytes) -> tuple[bytes, bytes]:
         """Return the body of the reply to a call, and what the scheme keeps secret for the next step."""
+
+    def released(self, answer: "Answer") -> NDArray[np.bool_]:
+        """Mark the weights whose sum is in the answer of a round: by default all."""
+        return np.ones(self.terms.dimension, dtype=np.bool_)
 
     def contribution(self, integers: Integers | None) -> Integers:
         if integers is None:
@@ -66,7 +108,7 @@ class MemberPart(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A sum: whose, in integers; and for a sparse scheme which blocks were released."""
+    """A sum: whose, in integers; and where a part of it can be withheld, which blocks of it were released."""
 
     members: tuple[str, ...]
     sums: Integers
@@ -78,7 +120,7 @@ class Adder(ABC):
 
     steps: ClassVar[tuple[str, ...]] = (CONTRIBUTE,)
 
-    def __init__(self, roster: Roster, setup: Setup, turn: Turn, resources: Resources) -> None:
+    def __init__(self, roster: "Roster", setup: "Setup", turn: Turn, resources: Resources) -> None:
         self.roster, self.terms, self.setup, self.turn = roster, roster.terms, setup, turn
         self.resources, self.model = resources, b""
         self.members: tuple[str, ...] = ()  # whose contributions are in the sum
@@ -97,7 +139,7 @@ class Adder(ABC):
         return dict.fromkeys(members, b"")
 
     @abstractmethod
-    def check(self, step: str, member: str, reply: Reply) -> Any:
+    def check(self, step: str, member: str, reply: "Reply") -> Any:
         """Return what is to be added of a reply whose receipt is in order; raise if it does not fit."""
 
     @abstractmethod
@@ -129,21 +171,77 @@ class Adder(ABC):
         raise InputError(f"a run of {self.terms.scheme} has a key generator.")
 
 
+def released_purpose(round: int) -> bytes:
+    return b"released blocks of round %d" % round
+
+
 class Opener(ABC):
     """The key generator's part: `encryption_key` is public, `secret_bytes` are not."""
 
     encryption_key: bytes
 
     @abstractmethod
-    def __init__(self, terms: Terms, secret: Any, resources: Resources) -> None:
+    def __init__(self, terms: "Terms", secret: Any, resources: Resources) -> None:
         """Take a key pair, one that `secret_bytes` wrote, or make another."""
 
     @abstractmethod
     def secret_bytes(self) -> bytes: ...
 
     @abstractmethod
-    def open(self, body: bytes, members: tuple[str, ...], round: int, setup: Setup, offsets: list[bytes]) -> Opened:
+    def open(self, body: bytes, members: tuple[str, ...], round: int, setup: "Setup", offsets: list[bytes]) -> Opened:
         """Decrypt a request; `ForgedError` if it is not the sum of these members, whose offsets are given."""
+
+
+# The registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheme:
+    """A way of adding up updates: who does what, what members agree on, what it promises, and its traits.
+
+    hides : the aggregator sees no single update.
+    sealed : what could be decrypted travels sealed: contributions, and what the aggregator and the key generator write.
+    sparse : members send what changed, in blocks of weights, and the key generator may withhold a part of a sum.
+    packed : of the sparse schemes: as many weights as a plaintext holds are sent together, so updates should be sparse
+        in whole blocks.
+    threshold : no key generator opens a sum, more than two thirds of the members do, together. So each knows whether it
+        helped to open a sum; and a round in which too few did can be tried again, with new secrets.
+    """
+
+    name: str
+    member: type[MemberPart]
+    adder: type[Adder]
+    statement: Callable[["Terms", ByteSource], PrivacyStatement]
+    opener: type[Opener] | None = None
+    options: type[SchemeOptions] | None = None
+    hides: bool = True
+    sealed: bool = False
+    sparse: bool = False
+    packed: bool = False
+    threshold: bool = False
+
+    @property
+    def keyed(self) -> bool:
+        """Whether a key generator decrypts the sum; in other schemes it vouches for everybody's keys at most."""
+        return self.opener is not None
+
+
+SCHEMES: dict[str, Scheme] = {}
+"""Every scheme that this process knows, by name. `blindsight.sums` brings its own; `register` adds others."""
+
+
+def register(scheme: Scheme) -> Scheme:
+    """Make a scheme known under its name; a name stands for one scheme."""
+    if SCHEMES.setdefault(scheme.name, scheme) is not scheme:
+        raise InputError(f"there is a scheme {scheme.name!r} already. Choose another name.")
+    return scheme
+
+
+def find_scheme(name: str) -> Scheme:
+    """Return the scheme of this name."""
+    if name not in SCHEMES:
+        raise UnknownNameError("aggregation scheme", name, SCHEMES)
+    return SCHEMES[name]
 
 
 # No protection at all, for comparison
@@ -152,18 +250,18 @@ class Opener(ABC):
 class PlainMember(MemberPart):
     """Sends its update."""
 
-    def answer(self, call: Call, integers: Integers | None, secrets: bytes) -> tuple[bytes, bytes]:
+    def answer(self, call: "Call", integers: Integers | None, secrets: bytes) -> tuple[bytes, bytes]:
         return self.terms.residues(self.contribution(integers)).tobytes(), b""
 
 
 class PlainAdder(Adder):
     """Adds up what it reads."""
 
-    def __init__(self, roster: Roster, setup: Setup, turn: Turn, resources: Resources) -> None:
+    def __init__(self, roster: "Roster", setup: "Setup", turn: Turn, resources: Resources) -> None:
         super().__init__(roster, setup, turn, resources)
         self._sum = np.zeros(self.terms.dimension, dtype=np.int64)
 
-    def check(self, step: str, member: str, reply: Reply) -> Integers:
+    def check(self, step: str, member: str, reply: "Reply") -> Integers:
         return self.terms.read_sums(reply.body, 1)
 
     def add(self, step: str, member: str, checked: Integers) -> None:
@@ -171,3 +269,23 @@ class PlainAdder(Adder):
 
     def opened(self) -> Opened:
         return Opened(self.members, self._sum)
+
+
+def _plain(terms: "Terms", source: ByteSource) -> PrivacyStatement:
+    return PrivacyStatement(
+        guarantee="none",
+        mechanism="none: updates are sent and added up in the clear",
+        unit="person",
+        epsilon=None,
+        delta=None,
+        randomness="none",
+        who_sees={
+            "aggregator": "every member's update, weight by weight, and the sum",
+            "members": "their own update, the sum, and who contributed",
+            "someone who intercepts a message": "the update in it",
+        },
+        not_protected=(line("every-update"),),
+    )
+
+
+PLAIN = register(Scheme(name="plain", member=PlainMember, adder=PlainAdder, statement=_plain, hides=False))

@@ -22,7 +22,7 @@ The key generator could, if somebody broke the protocol and showed it a contribu
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -35,14 +35,15 @@ from blindsight.statement import PrivacyStatement
 from blindsight.sums.engine import OPEN, Cost, Engine, Handler, LocalTransport, Meter, Parts, Patience, Transit
 from blindsight.sums.generator import KeyGenerator
 from blindsight.sums.roles import Aggregator, Member, Record, RefusedError, forget
-from blindsight.sums.scheme import CONTRIBUTE, Resources
+from blindsight.sums.scheme import CONTRIBUTE, Resources, SchemeOptions, find_scheme
 from blindsight.sums.statements import statement
-from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SCHEMES, SPARSE_SCHEMES, Terms
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, Terms
 
 Recorder = Callable[[str, bytes], object]
 """Called with a party's name and the bytes of each message it received (unsealed, where a seal was on it)."""
 
 _LOCAL = Patience(attempts=1, pause=0.0)
+_SPARSE = ("capacity", "minimum_per_position", "key_bits", "keys", "insecure")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,7 @@ class Session:
         transit: Transit | None = None,
         key: Any = None,
     ) -> None:
-        self.terms, self.scheme, self.block = terms, terms.scheme, terms.slots
+        self.terms, self.scheme, self.block = terms, terms.scheme, terms.sizes.block
         self.resources = resources or Resources()
         self._transit, self._last = transit, -1
         self._updates: Mapping[str, ArrayLike] = {}
@@ -201,56 +202,44 @@ def open_session(
     fraction_bits: int = 20,
     slot_bits: int = 32,
     minimum: int = 3,
-    minimum_per_position: int | None = None,
-    capacity: int | None = None,
-    key_bits: int = 3072,
-    keys: str = "subgroup",
-    insecure: bool = False,
+    options: SchemeOptions | None = None,
     pool: Executor | None = None,
     threads: int | None = None,
     run: str | None = None,
     source: ByteSource = system_bytes,
     record: Recorder | None = None,
     transit: Transit | None = None,
+    **others: Any,
 ) -> Session:
     """Make all parties of a run in this process and set them up.
 
     Weights are rounded to multiples of 2^-`fraction_bits`, and sums must fit `slot_bits` bits with their sign. A round
-    needs `minimum` contributors. The other parameters are for the two sparse schemes: `capacity` weights per shard (a
-    tenth of all by default, as in the paper; an update that changes more takes several shards), `key_bits` and kind of
-    the Paillier `keys` (1024 only with `insecure`), positions (in `block-dphe` whole blocks) that fewer than
-    `minimum_per_position` members changed are withheld (two by default, three from five members on; the paper has
-    one), a process `pool` for encryption and `threads` for decryption.
+    needs `minimum` contributors. `options` are the scheme's own, the usual ones if there are none (`dphe.DpheOptions`
+    for the two sparse schemes); or name its fields here: ``open_session("dphe", ..., key_bits=2048)``. A process `pool`
+    encrypts and `threads` decrypt.
     """
-    terms = usual_terms(
+    terms = make_terms(
         scheme,
         run=run or secrets.token_hex(8),
         members=members,
         dimension=dimension,
-        capacity=-(-dimension // 10) if capacity is None else capacity,
-        minimum_per_position=minimum_per_position,
-        key_bits=key_bits,
-        keys=keys,
-        insecure=insecure,
+        options=options,
         fraction_bits=fraction_bits,
         slot_bits=slot_bits,
         minimum=minimum,
         absences=-1,
+        **others,
     )
     resources = Resources(source=source, pool=pool, threads=threads)
     return Session(terms, resources=resources, record=record, transit=transit)
 
 
-def usual_terms(
+def make_terms(
     scheme: str,
     *,
     members: Sequence[str],
     dimension: int,
-    capacity: int,
-    minimum_per_position: int | None = None,
-    key_bits: int = 3072,
-    keys: str = "subgroup",
-    insecure: bool = False,
+    options: SchemeOptions | None = None,
     share: float = 1.0,
     always: int = 0,
     absences: int = 0,
@@ -259,14 +248,20 @@ def usual_terms(
     """Return terms with the usual values where none are given, and without those that the scheme has no use for.
 
     `dimension` is that of whole vectors, of which a `share` below 1 leaves a part to each round. Across machines, the
-    members of a run put up with ten `absences` each, over all rounds.
+    members of a run put up with ten `absences` each, over all rounds. Fields of the scheme's `options` may be given by
+    name; of those of the sparse schemes, others take no notice.
     """
-    if scheme not in SCHEMES:
-        raise UnknownNameError("aggregation scheme", scheme, SCHEMES)
-    if scheme in SPARSE_SCHEMES:
-        others |= {"capacity": capacity, "key_bits": key_bits, "keys": keys, "insecure": insecure}
-        if minimum_per_position is None:
-            minimum_per_position = default_per_position(len(members))
+    kind = find_scheme(scheme).options
+    known = () if kind is None else tuple(one.name for one in fields(kind))
+    given = {name: others.pop(name) for name in {*known, *_SPARSE} if name in others}
+    given = {name: value for name, value in given.items() if value is not None}
+    if kind is not None:
+        options = replace(options or kind(), **{name: given[name] for name in given.keys() & set(known)})
+    elif given.get("minimum_per_position", 1) != 1:
+        raise InputError(
+            f"{scheme} adds whole vectors and does not count who changed a position; got minimum_per_position="
+            f"{given['minimum_per_position']}. Use dphe or block-dphe."
+        )
     if share != 1:
         others |= {"whole": dimension, "share": share, "always": always}
         dimension = Terms.share_size(dimension, share, always)
@@ -274,12 +269,10 @@ def usual_terms(
         scheme=scheme,
         members=tuple(members),
         dimension=dimension,
-        minimum_per_position=1 if minimum_per_position is None else minimum_per_position,
         absences=absences or 10 * len(members),
+        extra=b"" if options is None else options.to_bytes(),
         **others,
     )
 
 
-def default_per_position(members: int) -> int:
-    """Return how many members must have changed a position before its sum is opened, unless a run says otherwise."""
-    return 3 if members >= 5 else 2
+usual_terms = make_terms

@@ -4,39 +4,27 @@ All parties hold the same `Terms`, everything that is signed is bound to their d
 scheme adds the integers that `Terms.integers` makes of the updates, so all give the same sum bit for bit. It is exact:
 each integer is at most `max_integer` in absolute value, so that all members' together stay below 2^(slot_bits - 1),
 which is within the slots of Paillier plaintexts (`crypto.encoding`), the plain modulus of BFV (`crypto.bfv`) and the
-modulus of the masks (`Terms.residues`).
+modulus of the masks (`Terms.residues`). What only one scheme needs is in its own options (`Terms.options`).
 
 Who is asked to contribute follows from the terms and the round's number (`Terms.sampled`), and so do the groups of the
 masks (`Terms.groups`): the server chooses neither.
-
-Symbols of DPHE (Yonetani et al., ICCV 2017): D is `dimension`, M is `room` (counted in blocks), N is ``len(members)``.
-A block is `slots` consecutive weights in one plaintext; with one slot a block is a weight, as in the paper.
 """
 
 import hashlib
 from functools import cached_property
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.crypto.bfv import parameters_for
 from blindsight.crypto.encoding import FixedPoint, SlotPacking
-from blindsight.crypto.paillier import check_key_bits, check_keys
 from blindsight.crypto.permutation import derive_permutation
 from blindsight.crypto.wire import MAX_BYTES, Limit, Message, decode, encode
-from blindsight.errors import InputError, MessageError, UnknownNameError
+from blindsight.errors import InputError, MessageError
+from blindsight.sums.scheme import Scheme, SchemeOptions, Sizes, find_scheme
 from blindsight.sums.support import BLOCK, Schedule, Support
 
 AGGREGATOR, KEY_GENERATOR = "aggregator", "key generator"
-
-Scheme = Literal["plain", "dphe", "block-dphe", "bfv", "masks"]
-SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
-SPARSE_SCHEMES: tuple[Scheme, ...] = ("dphe", "block-dphe")
-KEYED_SCHEMES: tuple[Scheme, ...] = ("dphe", "block-dphe", "bfv")
-"""The schemes in which a key generator decrypts the sum; for masks it only vouches for everybody's keys."""
-HIDING_SCHEMES: tuple[Scheme, ...] = tuple(scheme for scheme in SCHEMES if scheme != "plain")
-"""The schemes under which the aggregator sees no single update."""
 
 MAX_DIMENSION = 1 << 24
 MAX_MEMBERS = 1024
@@ -49,11 +37,10 @@ Integers = NDArray[np.int64]
 Residues = NDArray[np.unsignedinteger[Any]]
 """Numbers modulo 2^b in numpy's unsigned type of b bits."""
 
-_LATTICE_BYTES = {4096: 17, 8192: 30}  # of a weight, by ring degree (`crypto.bfv`)
 _AROUND = 1 << 22  # bytes, at most, around what a member sends: keys, names, signatures
 
 
-class Terms(Message, name="sums/terms.1"):
+class Terms(Message, name="sums/terms.2"):
     """The terms of one run.
 
     The vectors may be parts of longer ones: in each round the `share` of `whole` numbers that a public schedule names
@@ -61,13 +48,7 @@ class Terms(Message, name="sums/terms.1"):
     members must contribute to a round before anybody learns its sum. `sample` of the members are asked in a round (0:
     all), and a member goes on while no more than `absences` of the members that were asked can have been missing from
     the sums of the run, all rounds together (-1: any number). `config` is the digest of whatever else the members must
-    agree on.
-
-    For DPHE: `capacity` weights per shard; `minimum_per_position` members must have changed a block, or it is withheld;
-    `block` weights share a plaintext (0: as many as fit for block-dphe, one for dphe); `keys` are "subgroup" or
-    "conservative" (`crypto.paillier`). ``permutations="single"`` leaves out the members' own permutations (section 2.3
-    of the paper), ``decrypt="all"`` sends every place to the key generator instead of the touched ones, and
-    `as_published` brings back what is wrong with the paper's protocol, for audits.
+    agree on. `extra` holds the scheme's own options as bytes (`SchemeOptions.to_bytes`), empty where it has none.
 
     >>> terms = Terms(scheme="plain", run="a", members=("ann", "bob", "cem"), dimension=3, fraction_bits=4)
     >>> terms.integers([1.0, -0.5, 0.03125]).tolist()
@@ -84,23 +65,14 @@ class Terms(Message, name="sums/terms.1"):
     sample: int = 0
     absences: int = -1
     config: Digest = b""
-    capacity: int = 0
-    minimum_per_position: int = 1
-    block: int = 0
-    key_bits: int = 3072
-    keys: Name = "subgroup"
-    insecure: bool = False
-    permutations: Name = "double"
-    decrypt: Name = "touched"
-    as_published: bool = False
     whole: int = 0
     share: float = 1.0
     always: int = 0
+    extra: Annotated[bytes, Limit(4096)] = b""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", tuple(self.members))
-        if self.scheme not in SCHEMES:
-            raise UnknownNameError("aggregation scheme", self.scheme, SCHEMES)
+        _ = self.traits  # an unknown scheme is refused before its options are read
         FixedPoint(self.fraction_bits)
         self._check_members()
         if not 1 <= len(self.run) <= 64:
@@ -115,18 +87,13 @@ class Terms(Message, name="sums/terms.1"):
             raise InputError("the terms hold the SHA-256 of the configuration.")
         if self.whole and self.dimension != self._schedule(bytes(16)).size:
             raise InputError(f"a share of {self.share} of {self.whole} numbers has another size than {self.dimension}.")
-        if self.sparse:
-            self._check_sparse()
-        elif (self.capacity, self.minimum_per_position) != (0, 1) or self.as_published:
+        _ = self.options
+        self.traits.member.check(self)
+        if self.sizes.shard + _AROUND > MAX_BYTES:
             raise InputError(
-                f"{self.scheme} adds whole vectors and does not count who changed a position; got minimum_per_position="
-                f"{self.minimum_per_position}. Use dphe or block-dphe."
-            )
-        if self.contribution_bytes + _AROUND > MAX_BYTES:
-            raise InputError(
-                f"a contribution of {self.dimension} weights under {self.scheme} takes {self.contribution_bytes >> 20} "
-                f"MiB; a message may take {MAX_BYTES >> 20}. Learn fewer weights, send fewer of them (sparsity), or "
-                "use another scheme."
+                f"a contribution of {self.dimension} weights under {self.scheme} takes {self.sizes.shard >> 20} MiB; a "
+                f"message may take {MAX_BYTES >> 20}. Learn fewer weights, send fewer of them (sparsity), or use "
+                "another scheme."
             )
 
     def _check_members(self) -> None:
@@ -148,25 +115,30 @@ class Terms(Message, name="sums/terms.1"):
                 f"minimum must be in 3 ... {self.asked}, the members that are asked in a round; got {self.minimum}."
             )
 
-    def _check_sparse(self) -> None:
-        check_key_bits(self.key_bits, insecure=self.insecure)
-        check_keys(self.keys)
-        if self.permutations not in ("double", "single") or self.decrypt not in ("touched", "all"):
-            raise InputError('permutations are "double" or "single", and "touched" or "all" places are decrypted.')
-        if not 1 <= self.minimum_per_position <= len(self.members):
-            raise InputError(
-                f"minimum_per_position must be in 1 ... {len(self.members)}; got {self.minimum_per_position}."
-            )
-        most = SlotPacking.for_key(self.key_bits, slot_bits=self.slot_bits).slots - self.counting
-        if not 1 <= self.slots <= most:
-            counted = " with one slot for the number of contributors" if self.counting else ""
-            raise InputError(f"a {self.key_bits}-bit key holds 1 to {most} slots{counted}; got {self.slots}.")
-        if not 1 <= self.capacity <= self.dimension:
-            raise InputError(f"capacity must be in 1 ... {self.dimension}, the number of weights; got {self.capacity}.")
-        if self.request_bytes > MAX_BYTES // 2:
-            raise InputError(f"a sum of {self.blocks} blocks is too long for one message. Use more slots per block.")
-        if self.as_published and (self.slots, self.minimum_per_position, self.decrypt) != (1, 1, "all"):
-            raise InputError('the published scheme has one slot, minimum_per_position=1 and decrypt="all".')
+    # The scheme
+
+    @cached_property
+    def traits(self) -> Scheme:
+        """The scheme itself; unknown here, it raises `UnknownNameError`."""
+        return find_scheme(self.scheme)
+
+    @cached_property
+    def options(self) -> SchemeOptions | None:
+        """The scheme's own options; None where it has none."""
+        kind = self.traits.options
+        if kind is None and self.extra:
+            raise InputError(f"{self.scheme} has no options of its own.")
+        if kind is not None and not self.extra:
+            raise InputError(f"{self.scheme} needs options: extra={kind.__name__}(...).to_bytes().")
+        return None if kind is None else decode(self.extra, kind)
+
+    @property
+    def sparse(self) -> bool:
+        return self.traits.sparse
+
+    @property
+    def keyed(self) -> bool:
+        return self.traits.keyed
 
     # Fixed point
 
@@ -244,7 +216,7 @@ class Terms(Message, name="sums/terms.1"):
     @property
     def needed(self) -> int:
         """How many members the sum of a round needs; masks need more than two thirds of those that are asked."""
-        return max(self.minimum, threshold(self.asked)) if self.scheme == "masks" else self.minimum
+        return max(self.minimum, threshold(self.asked)) if self.traits.threshold else self.minimum
 
     def sampled(self, round: int) -> tuple[str, ...]:
         """Return the members that are asked in a round, in the order of names; anybody can compute them."""
@@ -254,9 +226,8 @@ class Terms(Message, name="sums/terms.1"):
         return tuple(sorted(self.members[i] for i in order.backward(np.arange(self.sample)).tolist()))
 
     def groups(self, round: int) -> tuple[tuple[str, ...], ...]:
-        """Return the groups in which masks are shared: one, or from 100 members on several of at least 50."""
-        asked = self.sampled(round)
-        count = max(1, len(asked) // GROUP_MEMBERS) if len(asked) >= 2 * GROUP_MEMBERS else 1
+        """Return the groups whose sums are opened: for masks, from 100 members on several of at least 50; else one."""
+        asked, count = self.sampled(round), group_count(self.asked) if self.traits.threshold else 1
         if count == 1:
             return (asked,)
         order = derive_permutation(self.digest, size=len(asked), use="groups", round=round).forward(
@@ -280,73 +251,17 @@ class Terms(Message, name="sums/terms.1"):
         """Return the `dimension` of terms whose rounds are about a share of the whole vectors."""
         return Schedule(whole, BLOCK, share, bytes(16), always=always).size
 
-    # Sparse schemes
-
-    @property
-    def sparse(self) -> bool:
-        return self.scheme in SPARSE_SCHEMES
-
-    @property
-    def keyed(self) -> bool:
-        return self.scheme in KEYED_SCHEMES
-
-    @property
-    def counting(self) -> int:
-        """1 if each block has a further slot that counts who changed it, else 0."""
-        return int(self.minimum_per_position > 1)
-
-    @cached_property
-    def slots(self) -> int:
-        if self.scheme != "block-dphe":
-            return self.block or 1
-        return self.block or SlotPacking.for_key(self.key_bits, slot_bits=self.slot_bits).slots - self.counting
-
-    @cached_property
-    def packing(self) -> SlotPacking:
-        """How a block becomes one plaintext; the slot that counts, if any, is the last."""
-        return SlotPacking(self.slot_bits, self.slots + self.counting)
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.dimension // self.slots)
-
-    @property
-    def room(self) -> int:
-        return -(-self.capacity // self.slots)
-
-    @property
-    def max_shards(self) -> int:
-        return -(-self.blocks // self.room)
-
-    @property
-    def blocks_per_request(self) -> int:
-        """How many blocks of the sum the aggregator packs into one plaintext before it asks for decryption."""
-        room = SlotPacking.for_key(self.key_bits, slot_bits=self.slot_bits).slots
-        return 1 if self.as_published else room // self.packing.slots
-
     # Bytes
 
-    @property
-    def request_bytes(self) -> int:
-        """A bound on the length of a request for decryption of a sparse sum, receipts aside."""
-        numbers = self.blocks * 8 * (1 + self.counting)
-        return -(-self.blocks // self.blocks_per_request) * (self.key_bits // 4) + numbers
-
-    @property
-    def contribution_bytes(self) -> int:
-        """How long a member's contribution is, about; of a sparse one, with one shard."""
-        if self.sparse:
-            return self.room * (self.key_bits // 4 + 8) + 4096
-        if self.scheme == "bfv":
-            lattice = parameters_for(self.max_integer * len(self.members))
-            return -(-self.dimension // lattice.degree) * lattice.degree * _LATTICE_BYTES[lattice.degree]
-        return self.dimension * self.residue_type.itemsize
+    @cached_property
+    def sizes(self) -> Sizes:
+        """How large a contribution is, about."""
+        return self.traits.member.sizes(self)
 
     @property
     def most_bytes(self) -> int:
         """What no contribution exceeds: sparse ones may come in several shards, ciphertexts compress more or less."""
-        shards = self.max_shards if self.sparse else 1
-        return min(MAX_BYTES, 2 * shards * self.contribution_bytes + _AROUND)
+        return min(MAX_BYTES, 2 * self.sizes.shards * self.sizes.shard + _AROUND)
 
     def to_bytes(self) -> bytes:
         return encode(self)
@@ -362,6 +277,15 @@ class Terms(Message, name="sums/terms.1"):
             return decode(data, cls, max_bytes=1 << 20)
         except InputError as error:
             raise MessageError(f"the run is on impossible terms: {error}") from None
+
+
+def group_count(asked: int) -> int:
+    """Return in how many groups masks are shared.
+
+    >>> [group_count(asked) for asked in (3, 99, 100, 149, 150)]
+    [1, 1, 2, 2, 3]
+    """
+    return asked // GROUP_MEMBERS if asked >= 2 * GROUP_MEMBERS else 1
 
 
 def threshold(members: int) -> int:

@@ -32,10 +32,10 @@ from blindsight.selective.protection import (
 from blindsight.selective.server import ParameterServer
 from blindsight.selective.terms import SelectiveTerms, Upload
 from blindsight.selective.trainers import SoftmaxTrainer
+from blindsight.sums import OWN_SCHEMES as SCHEMES
 from blindsight.sums import masks
 from blindsight.sums.dphe import Permutations
 from blindsight.sums.session import open_session
-from blindsight.sums.terms import SCHEMES
 
 PROTECTED = [scheme for scheme in SCHEMES if scheme != "plain"]
 FALSE_ALARM = 0.05
@@ -129,7 +129,7 @@ def test_places_in_the_order_of_the_model_are_found(monkeypatch, digits):
     monkeypatch.setattr(
         Permutations,
         "shared",
-        lambda self, secret, round: SecretPermutation(np.arange(self.roster.terms.blocks)),
+        lambda self, secret, round: SecretPermutation(np.arange(self.size)),
     )
     (row,) = attack_schemes(sparse, schemes=["dphe"], random_state=0, source=seeded_bytes(0), **SMALL)
     assert row.verdict == "refuted"

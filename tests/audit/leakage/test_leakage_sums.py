@@ -8,8 +8,8 @@ from blindsight.audit.leakage.recovery import Disguise, needed_trials, places_te
 from blindsight.audit.leakage.study import _average_finding, attack_averages, attack_singles, others_sum
 from blindsight.errors import InputError
 from blindsight.rng import science, seeded_bytes
+from blindsight.sums.dphe import single_contributor_share
 from blindsight.sums.session import open_session
-from blindsight.sums.statements import single_contributor_share
 
 
 def structured_guesses(generator):

@@ -66,11 +66,12 @@ from blindsight.learn.sparsity import top_entries
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.selective.codec import ParameterLayout
-from blindsight.sums.dphe import Permutations, Shards
+from blindsight.sums import OWN_SCHEMES, SCHEMES
+from blindsight.sums.dphe import Layout, Shards, layout_of
 from blindsight.sums.masks import Advertisement, Reveal, SealedShares
 from blindsight.sums.messages import Receipt, Reply, Roster, RosterMessage, Setup
 from blindsight.sums.session import Session, open_session
-from blindsight.sums.terms import AGGREGATOR, SCHEMES, Terms
+from blindsight.sums.terms import AGGREGATOR, Terms
 
 OWNERS = ("ann", "bob", "cem")
 LEARNING_RATE = 0.1
@@ -248,11 +249,12 @@ def guesses_from_view(received: Sequence[bytes], owner: str, dimension: int) -> 
     terms = [Terms.from_bytes(decode(setup.roster, RosterMessage).terms) for setup in setups]
     if not terms or not terms[0].sparse:
         return OwnerGuesses(_stacked(rows, dimension), None, 1)
-    sent = [_shards(reply, setups[0], terms[0], owner) for reply in replies]
+    layout = layout_of(terms[0])
+    sent = [_shards(reply, setups[0], layout, owner) for reply in replies]
     for number in (0, 1):  # the places as they were sent, and with phi^(n) undone
-        rows += _placed([(where[number], ciphertexts) for where, ciphertexts in sent], terms[0])
+        rows += _placed([(where[number], ciphertexts) for where, ciphertexts in sent], layout)
     places = np.concatenate([where[1] for where, _ in sent])
-    return OwnerGuesses(_stacked(rows, dimension), places, terms[0].slots)
+    return OwnerGuesses(_stacked(rows, dimension), places, layout.slots)
 
 
 def author(message: bytes) -> str | None:
@@ -282,24 +284,24 @@ Placed = tuple[NDArray[np.int64], NDArray[np.uint8]]
 
 
 def _shards(
-    reply: Reply, setup: Setup, terms: Terms, owner: str
+    reply: Reply, setup: Setup, layout: Layout, owner: str
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], NDArray[np.uint8]]:
     """Return the places of a contribution as they were sent and as phi K (Eq. 8), and its ciphertexts."""
     round, shards = decode(decode(reply.receipt, Signed).body, Receipt).round, decode(reply.body, Shards)
-    secret = dict(zip(terms.members, setup.own, strict=True))[owner]
-    own = Permutations(Roster.from_bytes(setup.roster, expected=terms)).own(secret, owner, round)
+    secret = dict(zip(layout.terms.members, setup.own, strict=True))[owner]
+    own = layout.permutations(Roster.from_bytes(setup.roster, expected=layout.terms)).own(secret, owner, round)
     places = shards.places.ravel()
     return (places, own.backward(places)), shards.ciphertexts.reshape(places.size, -1)
 
 
-def _placed(shards: list[Placed], terms: Terms) -> list[NDArray[np.float64]]:
+def _placed(shards: list[Placed], layout: Layout) -> list[NDArray[np.float64]]:
     """Return guesses that take a ciphertext for its block: its leading bytes as one number, or its bytes as weights."""
-    numbers, weights = np.zeros((2, terms.blocks, terms.slots))
+    numbers, weights = np.zeros((2, layout.blocks, layout.slots))
     for places, ciphertexts in shards:
         numbers[places] = ciphertexts[:, :1].astype(np.float64) - 127.5
-        wide = np.ascontiguousarray(ciphertexts[:, ::-1][:, : 4 * terms.slots]).view("<i4")  # little-endian slots
+        wide = np.ascontiguousarray(ciphertexts[:, ::-1][:, : 4 * layout.slots]).view("<i4")  # little-endian slots
         weights[places, : wide.shape[1]] = wide
-    return [numbers.ravel()[: terms.dimension], weights.ravel()[: terms.dimension]]
+    return [numbers.ravel()[: layout.terms.dimension], weights.ravel()[: layout.terms.dimension]]
 
 
 def _stacked(rows: list[NDArray[np.float64]], dimension: int) -> NDArray[np.float64]:
@@ -423,7 +425,7 @@ def _compared(
 def view_finding(tests: Mapping[str, ChanceTest], scheme: str, attack: str) -> Finding:
     """Return one row: the owner about whom most was found out."""
     worst = min(tests, key=lambda owner: (tests[owner].found_nothing, -tests[owner].score))
-    test, plain = tests[worst], scheme == "plain"
+    test, plain = tests[worst], not SCHEMES[scheme].hides
     verdict: Verdict = "at chance" if test.found_nothing else "leaks" if plain else "refuted"
     return Finding(
         claim=f"{scheme}: the aggregator of this run learned nothing of an owner's update but the sum",
@@ -449,7 +451,7 @@ _CHANCE_SAMPLES = 49
 def attack_schemes(
     cases: Sequence[Case],
     *,
-    schemes: Iterable[str] = SCHEMES,
+    schemes: Iterable[str] = OWN_SCHEMES,
     key_bits: int = 3072,
     insecure: bool = False,
     false_alarm: float = 0.01,
@@ -523,7 +525,7 @@ def _attack(
             "sample_chance": float(np.median(chances)),
         },
     }
-    if scheme != "plain":
+    if SCHEMES[scheme].hides:
         return Finding(
             claim=f"the aggregator of a {scheme} round learns nothing of an owner's update but the sum",
             source=f"the statement of {scheme}",

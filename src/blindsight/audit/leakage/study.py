@@ -13,7 +13,7 @@ one changed is
 
     N q (1 - q)^(N - 1) / (1 - (1 - q)^N)
 
-(`sums.statements.single_contributor_share`), 91% at the sparsity of 95.6% and N = 5 that Yonetani et al. (2017)
+(`sums.dphe.single_contributor_share`), 91% at the sparsity of 95.6% and N = 5 that Yonetani et al. (2017)
 report: DPHE hides *whose* these weights are, and publishes what they are. `open_session(..., minimum_per_position=m)`
 withholds weights that fewer than m owners changed. That protects against whoever sees only the sum. An owner subtracts
 its own update first, so for it every count is one less: with m = 2 it still reads the other's weight wherever the two
@@ -45,9 +45,9 @@ from blindsight.crypto.encoding import FixedPoint
 from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
+from blindsight.sums.dphe import single_contributor_share
+from blindsight.sums.scheme import find_scheme
 from blindsight.sums.session import open_session
-from blindsight.sums.statements import single_contributor_share
-from blindsight.sums.terms import SPARSE_SCHEMES
 
 _FIXED = FixedPoint(20)  # as `open_session` rounds by default
 
@@ -145,8 +145,8 @@ def attack_singles(
 
     In block DPHE each owner changes `whole_blocks` or, if not, single weights.
     """
-    if scheme not in SPARSE_SCHEMES:
-        raise InputError(f"singles are those of a sparse scheme, {' or '.join(SPARSE_SCHEMES)}; got {scheme!r}.")
+    if not find_scheme(scheme).sparse:
+        raise InputError(f"singles are those of a sparse scheme, dphe or block-dphe; got {scheme!r}.")
     if not 0 < sparsity < 1:
         raise InputError(f"sparsity must be in (0, 1); got {sparsity}.")
     names, generator = tuple(f"owner {number}" for number in range(members)), science(random_state)

@@ -57,9 +57,8 @@ from blindsight.learn.owners import LEAST_OWNERS
 from blindsight.learn.private import Privacy
 from blindsight.learn.rounds import SLOT_BITS
 from blindsight.statement import PrivacyStatement
-from blindsight.sums import Patience, Terms, statement
+from blindsight.sums import SCHEMES, Patience, Terms, statement
 from blindsight.sums.noise import noised
-from blindsight.sums.terms import KEYED_SCHEMES
 
 _LOG = logging.getLogger("flwr")
 _WIDE_BITS, _WIDE_KEYED_BITS = 64, 56
@@ -188,7 +187,7 @@ class Encrypted(Strategy):
     def _make_config(self, metrics: tuple[str, ...], largest: float | None, most: int | None) -> UpdateConfig:
         """Choose the width and the fixed point of numbers; return how members make their vectors."""
         wide = most is None and self.privacy is None
-        keyed = self.options.scheme in KEYED_SCHEMES
+        keyed = SCHEMES[self.options.scheme].keyed
         self.slot_bits = SLOT_BITS if not wide else _WIDE_KEYED_BITS if keyed else _WIDE_BITS
         self.finest, self.largest = (_WIDE_FINEST if wide else _FINEST), largest or (1.0 if wide else 8.0)
         return UpdateConfig(
