@@ -15,9 +15,14 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from scipy import stats
 
 from blindsight.dp.accounting import gaussian_sigma
-from blindsight.errors import InputError, UnknownNameError
+from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.rng import seeded_bytes
+from blindsight.statement import find_line, line_id
+from blindsight.sums import OWN_SCHEMES, make_terms, open_session, statements
+from blindsight.sums.masks import colluders
 from blindsight.sums.noise import NoisePlan, clip_factors, clipped, noised, sum_distance
+from blindsight.sums.statements import HIDDEN_BY_NOISE
+from blindsight.sums.terms import threshold
 
 TERMS = {"epsilon": 1.0, "delta": 1e-6, "unit": "record", "clip": 1.0, "members": 5, "drop_outs": 1, "colluders": 1}
 TERMS |= {"dimension": 200, "rounds": 10, "largest": 2**28, "reach": 1000.0}
@@ -33,6 +38,10 @@ COARSE = NoisePlan(
     sigma=2,
     largest=1000,
 )
+
+
+PLAN = NoisePlan.calibrated(**TERMS)
+FIVE = ("ann", "bob", "cem", "dan", "eva")
 
 
 def law(sigma, shares=1, reach=160):
@@ -237,29 +246,124 @@ def test_a_sum_stands_for_its_values():
 
 
 def test_the_statement_names_epsilon_colluders_and_drop_outs():
-    from blindsight.sums import open_session
-
-    users = ("ann", "bob", "cem", "dan", "eva")
-    plan = NoisePlan.calibrated(**TERMS)
-    said = noised(open_session("masks", members=users, dimension=200).statement(), plan, delta=1e-6, scheme="masks")
+    plan = PLAN
+    said = noised(open_session("masks", members=FIVE, dimension=200).statement(), plan, delta=1e-6, scheme="masks")
     assert said.guarantee == "differential privacy"
     assert (said.unit, said.neighbours, said.delta) == ("record", "add/remove", 1e-6)
     assert said.epsilon == plan.epsilon(1e-6)
     assert any("c = 1" in line and "d = 1" in line for line in said.assumptions)
-    assert any("n - d = 4" in line for line in said.assumptions)
+    assert "n - d = 4" in find_line(said.assumptions, "noise-minimum")
     assert said.randomness == "operating system"
-    assert not any("difference of two rounds" in line for line in said.not_protected)  # noise is what helps there
-    assert sum("took part" in line for line in said.not_protected) == 2
+    assert not set(HIDDEN_BY_NOISE) & set(map(line_id, said.not_protected))  # noise is what helps there
+    assert {"took-part-records", "general-truth", "epsilon", "spoilt-run"} == set(map(line_id, said.not_protected))
     void = noised(said, plan, delta=1e-6, scheme="masks", source=seeded_bytes(1))
     assert void.status == "void"
 
 
 def test_without_hiding_the_statement_says_what_the_aggregator_sees():
-    from blindsight.sums import open_session
-
-    said = open_session("plain", members=("ann", "bob", "cem", "dan", "eva"), dimension=200).statement()
+    said = open_session("plain", members=FIVE, dimension=200).statement()
     plain = noised(said, NoisePlan.calibrated(**TERMS), delta=1e-6, scheme="plain")
-    assert "aggregator" in plain.not_protected[0]
+    assert line_id(plain.not_protected[0]) == "lone-shares"
+    assert "every-update" in map(line_id, plain.not_protected)
+
+
+def test_words_do_not_decide_what_noise_protects(monkeypatch):
+    monkeypatch.setattr(statements, "LINES", {id: f"sentence {i}" for i, id in enumerate(statements.LINES)})
+    said = open_session("masks", members=FIVE, dimension=200).statement()
+    ids = [line_id(line) for line in noised(said, PLAN, delta=1e-6, scheme="masks").not_protected]
+    assert ids == ["epsilon", "took-part-records", "general-truth", "spoilt-run"]
+
+
+@pytest.mark.parametrize("scheme", OWN_SCHEMES)
+def test_noise_leaves_out_what_it_protects_and_nothing_else(scheme):
+    said = open_session(scheme, members=FIVE, dimension=200).statement()
+    noisy = noised(said, PLAN, delta=1e-6, scheme=scheme)
+    gone = {*map(line_id, said.not_protected)} - {*map(line_id, noisy.not_protected)}
+    assert gone == {*map(line_id, said.not_protected)} & set(HIDDEN_BY_NOISE)
+    assert set(said.assumptions) < set(noisy.assumptions)
+
+
+# Noise and the terms that a member signs
+
+
+def terms_for(plan, scheme="masks", **changes):
+    names = tuple(f"m{number:03}" for number in range(plan.members))
+    fields = {"run": "r", "members": names, "dimension": plan.dimension, "fraction_bits": 0, "absences": -1}
+    fields |= {"minimum": plan.members - plan.drop_outs, "minimum_per_position": 1}
+    return make_terms(scheme, **fields | changes)
+
+
+def plan_for(members, **changes):
+    needed = threshold(members)
+    fields = {"members": members, "drop_outs": members - needed, "colluders": colluders(members), "reach": 1.0}
+    largest = terms_for(COARSE, members=tuple(map(str, range(members))), minimum=3).max_integer
+    return NoisePlan.calibrated(**TERMS | {"unit": COARSE.unit, "largest": largest} | fields | changes)
+
+
+@pytest.mark.parametrize("scheme", OWN_SCHEMES)
+def test_a_plan_that_was_made_for_the_terms_proves_what_it_was_made_for(scheme):
+    plan = plan_for(5)
+    terms = terms_for(plan, scheme)
+    plan.check(terms, 1e-6)
+    assert plan.under(terms) == plan
+
+
+WRONG = {
+    "members": {"members": tuple(map(str, range(6)))},
+    "dimension": {"dimension": 100},
+    "largest": {"slot_bits": 24},
+    "fraction_bits": {"fraction_bits": 8},
+    "sample": {"sample": 4, "minimum": 4},
+    "whole": {"dimension": 1000, "share": 0.2},
+    "opened": {"minimum": 3},
+    "withheld": {"scheme": "dphe", "minimum_per_position": 2},
+}
+
+
+@pytest.mark.parametrize(("named", "changes"), WRONG.items())
+def test_a_plan_for_other_terms_is_refused(named, changes):
+    plan = plan_for(5)
+    with pytest.raises(PrivacyError, match=named):
+        plan.check(terms_for(plan, **changes), 1e-6)
+
+
+def test_groups_and_colluders_are_those_of_the_terms():
+    """200 members under masks: the server sees sums of four groups, and members in each may help it."""
+    plan = plan_for(200, groups=4, colluders=colluders(50))
+    careless = plan_for(200, colluders=0)
+    terms = terms_for(plan)
+    plan.check(terms, 1e-6)
+    assert careless.epsilon(1e-6) <= 1.0
+    assert careless.under(terms).epsilon(1e-6) > 2.5  # what the server would read
+    for wrong, named in ((careless, "groups is 4"), (replace(plan, colluders=0), "may collude, planned 0")):
+        with pytest.raises(PrivacyError, match=named):
+            wrong.check(terms, 1e-6)
+    replace(plan, colluders=0).check(terms, 1e-6, colluders=0)  # a choice of whoever answers for all members
+    assert replace(plan, colluders=0).under(terms).colluders == colluders(50)
+
+
+@pytest.mark.parametrize(("changes", "delta"), [({"epsilon": 50.0, "delta": 0.5}, 0.5), ({}, 1e-300), ({}, 0.0)])
+def test_noise_that_hides_nothing_is_refused(changes, delta):
+    plan = plan_for(5, **changes)
+    with pytest.raises(PrivacyError, match="noise"):
+        plan.check(terms_for(plan), delta)
+
+
+@settings(max_examples=25)
+@given(st.integers(3, 120), st.integers(0, 40), st.integers(0, 20), st.integers(3, 120))
+def test_what_terms_leave_of_noise_is_counted_or_refused(members, drop_outs, lying, minimum):
+    try:
+        plan = replace(COARSE, members=members, drop_outs=drop_outs, colluders=lying, sigma=100, largest=2**20)
+    except InputError:
+        return
+    terms = terms_for(plan, minimum=min(minimum, members), slot_bits=40)
+    try:
+        real = plan.under(terms)
+    except PrivacyError:
+        return
+    smallest = min(map(len, terms.groups(0)))
+    shares = -(-terms.minimum * smallest // members) - max(lying, colluders(smallest))
+    assert real.honest == shares >= 1
 
 
 @pytest.mark.parametrize(

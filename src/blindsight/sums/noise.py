@@ -6,7 +6,8 @@ contributes. Neighbours are runs in which the unit counts or has zero in its pla
 are is public). It holds against the server together with c members that tell it their shares, and for every choice of
 up to d members that drop out of a sum, since m = n - d - c other shares are in each. (Where the server sees sums of
 groups of members, m counts those in the smallest group.) It takes that members never open a
-sum of fewer than n - d contributions, open each round once, and that the way to the sum shows nothing but the sum.
+sum of fewer than n - d contributions, open each round once, and that the way to the sum shows nothing but the sum. So
+a member compares a plan with the terms that it signs (`NoisePlan.check`) before it contributes.
 
 *The mechanism* is that of P. Kairouz, Z. Liu, T. Steinke, "The Distributed Discrete Gaussian Mechanism for Federated
 Learning with Secure Aggregation", ICML 2021.
@@ -74,11 +75,14 @@ from blindsight.dp.accounting import (
     gaussian_sigma,
 )
 from blindsight.dp.sampling import MAX_SCALE, discrete_gaussian
-from blindsight.errors import InputError, UnknownNameError
+from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.statement import PrivacyStatement, line_id, randomness_of
+from blindsight.sums.dphe import layout_of
+from blindsight.sums.masks import colluders as colluders_of
 from blindsight.sums.scheme import find_scheme
 from blindsight.sums.statements import HIDDEN_BY_NOISE, line, lines
+from blindsight.sums.terms import Terms
 
 Array = NDArray[np.float64]
 NoiseUnit = Literal["record", "owner"]
@@ -243,6 +247,58 @@ class NoisePlan:
         """Return what the run costs a unit, for a ledger."""
         return BoundedLoss(self.epsilon(delta), delta)
 
+    def under(self, terms: Terms) -> Self:
+        """Return the noise that a run on these terms really has: `epsilon` of it is what its members can count on.
+
+        Raises PrivacyError if nobody's share is left to count on, or if the values do not fit.
+        """
+        try:
+            return replace(
+                self,
+                members=len(terms.members),
+                drop_outs=len(terms.members) - terms.minimum,
+                colluders=max(self.colluders, withstood(terms)),
+                groups=len(terms.groups(0)),
+                dimension=terms.dimension,
+                largest=terms.max_integer,
+            )
+        except InputError as error:
+            raise PrivacyError(f"the terms of this run leave no noise to count on: {error}") from None
+
+    def check(self, terms: Terms, delta: float, *, colluders: int | None = None) -> None:
+        """Refuse terms under which the sums do not carry the noise that was planned, or noise that hides nothing.
+
+        `colluders` is the least number that the plan must count on; None is what the scheme withstands (`withstood`).
+        """
+        planned = self.members - self.drop_outs
+        differ = {
+            "members": (self.members, len(terms.members)),
+            "groups": (self.groups, len(terms.groups(0))),
+            "dimension": (self.dimension, terms.dimension),
+            "largest": (self.largest, terms.max_integer),
+            "fraction_bits": (0, terms.fraction_bits),
+            "sample": (0, terms.sample),
+            "whole": (0, terms.whole),
+        }
+        wrong = [f"{name} is {found}, planned {want}" for name, (want, found) in differ.items() if want != found]
+        if terms.minimum < planned:
+            wrong.append(f"sums of {terms.minimum} are opened, planned {planned}")
+        if terms.sparse and layout_of(terms).counting:
+            wrong.append("a part of a sum can be withheld, which tells of contributions without noise")
+        if self.colluders < (least := withstood(terms) if colluders is None else colluders):
+            wrong.append(f"{least} members may collude, planned {self.colluders}")
+        if wrong:
+            raise PrivacyError(f"the noise of this run is made for other terms: {'; '.join(wrong)}.")
+        try:
+            epsilon, most = self.under(terms).epsilon(delta), 1 / len(terms.members)
+        except InputError as error:
+            raise PrivacyError(f"the noise of this run proves nothing: {error}") from None
+        if not (epsilon <= LARGEST_EPSILON and delta <= most):
+            raise PrivacyError(
+                f"the noise of this run hides nothing: epsilon = {epsilon:.3g} at delta = {delta:g}; at most "
+                f"{LARGEST_EPSILON:g} at {most:.3g} (one over the members)."
+            )
+
     def _epsilons(self, delta: float) -> dict[str, float]:
         _check_delta(delta)
         left, rare = (1 - _SPARE) * delta, self.rounds * math.exp(-70)
@@ -302,6 +358,11 @@ class NoisePlan:
             f"{self.sigma / self.scale:.6g} by {self.members} members, {self.honest} of which are counted on"
             + (f" in each of {self.groups} groups" if self.groups > 1 else "")
         )
+
+
+def withstood(terms: Terms) -> int:
+    """Return how many members may collude with the server in the smallest group, by the statement of the scheme."""
+    return min(map(colluders_of, map(len, terms.groups(0)))) if terms.traits.threshold else 0
 
 
 def sum_distance(sigma: float, shares: int) -> float:
