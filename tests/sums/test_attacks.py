@@ -11,6 +11,7 @@ from scipy.stats import binom
 from blindsight.crypto import bfv
 from blindsight.crypto.paillier import Ciphertexts
 from blindsight.crypto.sealedbox import unseal
+from blindsight.crypto.shamir import Reconstruction
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import BlindsightError, MessageError, PrivacyError
 from blindsight.sums import Aggregator, Engine, Member, Patience, RefusedError, Session, mac, masks, statement
@@ -18,7 +19,17 @@ from blindsight.sums import dphe as dphe_module
 from blindsight.sums.bfv import length
 from blindsight.sums.dphe import IndexedValues, Permutations, Shards, SparseSum, layout_of
 from blindsight.sums.engine import LocalTransport, Response
-from blindsight.sums.masks import MaskMember, RoundSecrets, add_masks, agree, colluders, public_half, threshold
+from blindsight.sums.masks import (
+    Delivery,
+    MaskMember,
+    RoundSecrets,
+    SealedShares,
+    add_masks,
+    agree,
+    colluders,
+    public_half,
+    threshold,
+)
 from blindsight.sums.messages import Answer, Refusal, Reply
 from blindsight.sums.scheme import CONTRIBUTE
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
@@ -860,6 +871,55 @@ def test_copied_keys(form, count, defended, monkeypatch):
     read = left.astype(np.int32) == run.updates["m"]
     assert read.all() != defended
     assert read.any() != defended  # one of eight weights by chance: 2 in 10^9
+
+
+@pytest.mark.parametrize("defended", [True, False])
+@pytest.mark.parametrize("count", [7, 10])
+def test_copied_channel_keys(count, defended, monkeypatch):
+    """A liar advertises the victim's channel key, hands the victim's shares on as its own, and drops out: whoever takes
+    them reveals shares of the victim's mask key with those of its seed, and both locks open.
+    """
+    if not defended:
+        monkeypatch.setattr(masks, "_purpose", lambda *given: b"shares")
+    others, keys = [f"n{i}" for i in range(count - 2)], {}
+    run = Run("masks", members=("m", *others, "z"))
+    drawn, true = MaskMember._drawn, RoundSecrets.advertisement.fget
+
+    def drawing(part, turn):
+        kept = drawn(part, turn)
+        if part.name == "z":
+            keys[kept.channel] = true(run.kept("m")).channel_key
+        return kept
+
+    def advertised(kept):
+        return replace(true(kept), channel_key=keys.get(kept.channel, true(kept).channel_key))
+
+    monkeypatch.setattr(MaskMember, "_drawn", drawing)
+    monkeypatch.setattr(RoundSecrets, "advertisement", property(advertised))
+    run.begin(0)
+    run.play_until("share")
+    run.send("m", *others)
+    *boxes, last = decode(run.opened(run.role("m")._state.sent, "m")[1], SealedShares).sealed
+    receipt = run.opened(run.ask("z"), "z")[0]
+    run.deliver(run.reply("z", receipt, encode(SealedShares((last, *boxes)))))
+    run.aggregator.advance()
+    if defended:
+        for name in others:
+            with pytest.raises(MessageError, match="another purpose"):
+                run.ask(name)
+        return
+    call = run.call(run.aggregator.calls(only=["m"])["m"])
+    senders, sealed = decode(call.body, Delivery).senders[:-1], decode(call.body, Delivery).sealed[:-1]
+    lie = replace(call, member="m", body=encode(Delivery(senders, sealed)))  # the victim cannot open what z hands on
+    run.deliver(run.ask("m", call=run.signed(AGGREGATOR, lie)))
+    run.play_step(*others)
+    run.play_step("m", *others)
+    run.send(*others)
+    (group,), kept, secrets = run.aggregator._adder._groups, run.kept("m"), []
+    for owner in ("z", "m"):
+        shares = {group.peers.number(one): group.reveals[one][owner] for one in others[: group.peers.threshold]}
+        secrets.append(Reconstruction(list(shares)).secret(shares))
+    assert secrets == [kept.mask, kept.seed]
 
 
 # The code that checks sums, and the renewal of keys
