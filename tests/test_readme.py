@@ -86,13 +86,17 @@ def test_tests_that_pages_name_exist():
     """`tests/FILE.py::NAME` and, in tables of docs, `FILE::NAME` or `::NAME` in the same file; a name alone is unique."""
     files = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "tests").rglob("test_*.py")}
     defined = {
-        file: {one.name for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.FunctionDef | ast.ClassDef)}
+        file: {
+            one.name for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.FunctionDef | ast.ClassDef)
+        }
         for file, path in files.items()
     }
     named = 0
     for page in (*PAGES, "SECURITY.md", "CONTRIBUTING.md"):
         last = ""
-        for text in re.findall(r"`((?:[\w/]*/test_\w+(?:\.py)?)?(?:::)?(?:test_\w+|Test\w+)?)`", (ROOT / page).read_text()):
+        for text in re.findall(
+            r"`((?:[\w/]*/test_\w+(?:\.py)?)?(?:::)?(?:test_\w+|Test\w+)?)`", (ROOT / page).read_text()
+        ):
             file, _, name = text.rpartition("::") if "::" in text else (text, "", "") if "/" in text else ("", "", text)
             if file:
                 last = f"tests/{file.removeprefix('tests/').removesuffix('.py')}.py"

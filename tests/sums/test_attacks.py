@@ -13,8 +13,19 @@ from blindsight.crypto.paillier import Ciphertexts
 from blindsight.crypto.sealedbox import unseal
 from blindsight.crypto.shamir import Reconstruction
 from blindsight.crypto.wire import decode, encode
-from blindsight.errors import BlindsightError, MessageError, PrivacyError
-from blindsight.sums import Aggregator, Engine, Member, Patience, RefusedError, Session, mac, masks, statement
+from blindsight.errors import BlindsightError, MessageError, PrivacyError, StorageError
+from blindsight.sums import (
+    Aggregator,
+    Engine,
+    KeyGenerator,
+    Member,
+    Patience,
+    RefusedError,
+    Session,
+    mac,
+    masks,
+    statement,
+)
 from blindsight.sums import dphe as dphe_module
 from blindsight.sums.bfv import length
 from blindsight.sums.dphe import IndexedValues, Permutations, Shards, SparseSum, layout_of
@@ -120,6 +131,39 @@ def test_differencing_rounds_of_one_model(scheme, defended):
             run.finish(*NAMES[:4])
     else:
         np.testing.assert_array_equal(whole - run.finish(*NAMES[:4]), run.updates["eve"])
+
+
+def test_differencing_attempts_at_two_names_of_the_key_generators_file(tmp_path):
+    """Were a link replaced by a copy, the file would still be that of a key generator that opened nothing."""
+    run, link = Run("dphe", tmp_path / "run"), tmp_path / "link"
+    run.begin(0)
+    run.play_step()
+    path, without = run.path(KEY_GENERATOR), rebuilt(run, 0, *NAMES[:4])
+    other = tmp_path / "other"
+    other.hardlink_to(path)
+    for name in (path, other):
+        with pytest.raises(StorageError, match="2 hard links"):
+            KeyGenerator.load(name).answer(run.aggregator.request())
+    other.unlink()
+    link.symlink_to(path)
+    KeyGenerator.load(link).answer(run.aggregator.request())
+    with pytest.raises(MessageError, match="other members"):
+        without.conclude(run.generator.answer(without.request()))
+    assert len(run.generator.log) == 1
+
+
+def test_a_member_under_two_names_answers_a_model_once(tmp_path):
+    run, link = Run("masks", tmp_path / "run"), tmp_path / "link"
+    link.symlink_to(run.path("ann"))
+    run.begin(0, model=MODEL)
+    while run.aggregator.step:
+        run.deliver(run.ask("ann", role=Member.load(link)))
+        run.send(*NAMES[1:])
+        run.aggregator.advance()
+    run.begin(1, model=MODEL)
+    run.play_until("share")
+    with pytest.raises(PrivacyError, match="learns from a model once"):
+        run.ask("ann")
 
 
 @pytest.mark.parametrize("defended", [True, False])
