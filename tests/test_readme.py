@@ -83,7 +83,7 @@ def test_benchmarks_that_figures_name_exist():
 
 
 def test_tests_that_pages_name_exist():
-    """`tests/FILE.py::NAME` and, in tables of docs, `FILE::NAME` or `::NAME` in the same file; a name alone is unique."""
+    """`tests/FILE.py::NAME` and, in tables, `FILE::NAME` or `::NAME` in the same file; a name alone is in one file."""
     files = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "tests").rglob("test_*.py")}
     defined = {
         file: {

@@ -125,7 +125,7 @@ def test_nothing_readable_is_on_any_disk_before_during_and_after_a_grant(opened,
 
 
 def test_a_box_opens_in_its_own_place_alone(opened):
-    """What whoever can write files may try: the file of one frame for another's, or of one epoch's key for another's."""
+    """Whoever can write files may put that of one frame, or of one epoch's key, in the place of another's."""
     gateway = opened()
     cast = Cast(gateway)
     granted(gateway, cast, GENDER, frames=2)

@@ -22,8 +22,8 @@ They exchange bytes.
   only lose it.
 
 With a `path`, a role's state is on disk before anything that depends on it leaves, readable by its owner alone. A copy
-must never be put back in its place: a role that forgot what it answered could answer again, differently. A symbolic link
-is another name of the same file; hard links are refused, since each would become a copy when the file is replaced.
+must never be put back in its place: a role that forgot what it answered could answer again, differently. A symbolic
+link is another name of the same file; hard links are refused, since each would become a copy when the file is replaced.
 """
 
 import hashlib
