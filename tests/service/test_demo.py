@@ -154,7 +154,7 @@ def test_closing_interrupts_and_leaves_nothing_half_written(tmp_path, monkeypatc
     go_on.set()
     shown.close()
     assert [path.name for path in tmp_path.rglob("*")] == []
-    assert shown.ask("learn").stage == "missing"  # nothing new is begun
+    assert shown.ask("sift-smiling-male").stage == "missing"  # nothing new is begun
 
 
 def test_progress_is_told(tmp_path, monkeypatch):
