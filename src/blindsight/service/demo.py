@@ -32,11 +32,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from blindsight.data import Dataset, FeaturePipeline, PixelFeatures, extract, load, pipeline
+from blindsight.data import Dataset, FeaturePipeline, PixelFeatures, catalogue, extract, load, pipeline
 from blindsight.data.faces import ATTRIBUTES
 from blindsight.data.study import Study, divide
 from blindsight.errors import BlindsightError, InputError, MissingExtraError, UnknownNameError
-from blindsight.files import AnyPath, as_path, atomic_writer, cache_folder, storage_errors
+from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
 from blindsight.learn.comparison import ComparisonRow, ContestRow, compare, contest, installed_schemes, round_costs
 from blindsight.learn.estimators import FederatedClassifier
 from blindsight.learn.recording import RoleView
@@ -142,7 +142,8 @@ _KINDS = ("woman indoors", "man indoors", "woman outdoors", "man outdoors")
 def searched(source: DemoData) -> tuple[searching.SearchStudy, Dataset, str]:
     """Return what is searched, divided and with features, its pictures, and what they are in words."""
     size = source.size
-    found = next((name for name in PHOTOS if size.photos and (cache_folder() / name).is_dir()), None)
+    here = {entry.name for entry in catalogue() if entry.is_here()}
+    found = next((name for name in PHOTOS if size.photos and name in here), None)
     if found is None:
         kinds = source.faces.attribute("male").astype(np.int64) + 2 * source.faces.attribute("outdoors")
         faces = replace(source.faces, labels=kinds, label_names=_KINDS, persons=None)
