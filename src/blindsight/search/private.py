@@ -53,9 +53,6 @@ class _LocalMechanism:
     def release(self, X: ArrayLike, *, source: ByteSource = system_bytes) -> NDArray[Any]:
         return self.hasher.release(X, source=source)
 
-    def basis(self, X: ArrayLike) -> NDArray[Any]:  # what version 0.1 compared
-        return self.hasher.true_symbols(X)
-
 
 @dataclass(eq=False, repr=False)
 class PrivateHasher(BaseEstimator):  # type: ignore[misc]
