@@ -209,17 +209,15 @@ def _options_of(reader: Callable[..., Dataset]) -> set[str]:
     return taken
 
 
-for _name, _reader, _title, _licence in (
-    ("digits", digits, "1,797 handwritten digits of 8 x 8 pixels", "CC BY 4.0"),
-    ("faces", faces, "drawn faces with known attributes and persons", "Apache-2.0; no person is depicted"),
-):
-    register_collection(_name, _reader, title=_title, licence=_licence)
-for _name, _reader, _title, _licence in (
-    ("caltech101", read_caltech101, "Caltech-101: photographs of 101 kinds of objects", "CC BY 4.0"),
-    ("celeba", read_celeba, "CelebA: celebrity faces with 40 attributes", "non-commercial research"),
-    ("csv", read_csv, "your own pictures, named in a table", "yours"),
-    ("cub", read_cub, "CUB-200-2011: birds with 312 attributes", "non-commercial research and education"),
-    ("folder", read_folder, "your own pictures, a folder per class", "yours"),
-    ("utkface", read_utkface, "UTKFace: faces with age, gender and race", "non-commercial research"),
-):
-    register_collection(_name, _reader, title=_title, licence=_licence, comes="from a path")
+_HERE: tuple[tuple[str, Reader, str, str, Origin], ...] = (
+    ("digits", digits, "1,797 handwritten digits of 8 x 8 pixels", "CC BY 4.0", "bundled"),
+    ("faces", faces, "drawn faces with known attributes and persons", "Apache-2.0; no person is depicted", "bundled"),
+    ("caltech101", read_caltech101, "Caltech-101: photographs of 101 kinds of objects", "CC BY 4.0", "from a path"),
+    ("celeba", read_celeba, "CelebA: celebrity faces with 40 attributes", "non-commercial research", "from a path"),
+    ("csv", read_csv, "your own pictures, named in a table", "yours", "from a path"),
+    ("cub", read_cub, "CUB-200-2011: birds with 312 attributes", "non-commercial research", "from a path"),
+    ("folder", read_folder, "your own pictures, a folder per class", "yours", "from a path"),
+    ("utkface", read_utkface, "UTKFace: faces with age, gender and race", "non-commercial research", "from a path"),
+)
+for _name, _reader, _title, _licence, _comes in _HERE:
+    register_collection(_name, _reader, title=_title, licence=_licence, comes=_comes)
