@@ -30,8 +30,8 @@ from blindsight.report.foundations import Reading, census_chapter, features_chap
 from blindsight.report.learning import LearningResult, learning_chapter, sharing_chapter
 from blindsight.report.searching import search_chapter
 from blindsight.report.sifting import sift_chapter
-from blindsight.search.compare import SearchResult, SearchStudy, contest
-from blindsight.search.compare import divide as divide_for_search
+from blindsight.search.trial import SearchResult, SearchStudy, contest
+from blindsight.search.trial import divide as divide_for_search
 from blindsight.selective.study import PhotoStudy, SharingOptions, SharingResult, Training
 from blindsight.sift.study import SiftResult, best_guess, sift_demo
 

@@ -247,7 +247,7 @@ def files_in(folder):
         ["learn", "cluster"],
         ["learn", "selective"],
         ["search", "build", "digits", "--mode", "open"],
-        ["search", "compare"],
+        ["papers", "hashing", "compare"],
         ["sift", "matrix"],
     ],
     ids=lambda words: " ".join(words[:2]),

@@ -18,9 +18,9 @@ from blindsight.dp.accounting import BoundedLoss
 from blindsight.dp.ledger import EQUAL_CONTENTS, Ledger
 from blindsight.errors import BudgetExceededError, CorruptFileError, InputError, StorageError
 from blindsight.files import read_arrays, write_arrays
+from blindsight.papers.hashing.learners import LSH
+from blindsight.papers.hashing.published import PHashing
 from blindsight.rng import system_bytes
-from blindsight.search.hashers import LSH
-from blindsight.search.published import PHashing
 from blindsight.search.releases import Releases, check_store, erase_releases
 
 SCOPE = "album"

@@ -93,13 +93,12 @@ def audit(
         return
     from blindsight.audit.artefacts import audit_artefact
     from blindsight.audit.checks import check_minutes
-    from blindsight.cli.papers import register_collections
     from blindsight.data import load
 
     if data is None and (path is not None or count is not None):
         raise InputError("--path and -n are about the collection of --data; got no --data. Name it, or leave them out.")
     check_minutes(minutes)
-    register_collections()
+    options.register_collections()
     folder = as_path(what)
     out = Path("out/audit") / folder.resolve().name if out is None else out
     check_writable(out)

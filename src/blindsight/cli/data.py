@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from blindsight.cli import options
 from blindsight.cli.command import argument, command, group, grouped, option, several
 from blindsight.cli.options import show, split_names, table, tell_skipped, terminal_progress, to_file
-from blindsight.cli.papers import register_collections
 from blindsight.errors import InputError
 from blindsight.files import atomic_writer, cache_folder
 
@@ -34,7 +33,7 @@ class Read:
     def load(self, name: str, count: int | None = None) -> "Dataset":
         from blindsight.data import load
 
-        register_collections()
+        options.register_collections()
         asked: dict[str, Any] = {
             "path": self.path,
             "count": self.count or count,
@@ -64,7 +63,7 @@ def list_collections() -> None:
     """Show every collection Blindsight can load, and whether it is here."""
     from blindsight.data import catalogue
 
-    register_collections()
+    options.register_collections()
     entries = catalogue()
     document = {
         "cache": str(cache_folder()),

@@ -22,7 +22,6 @@ from blindsight.cli.options import (
     to_folder,
     write_json,
 )
-from blindsight.cli.papers import register_collections
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.files import atomic_writer, cache_folder, storage_errors
 
@@ -55,7 +54,7 @@ class Collected(options.Collected):
         """Return the collection that is named, or else the one that a sift was made from."""
         from blindsight.sift.fitted import Collection
 
-        register_collections()
+        options.register_collections()
         if given is not None and self.data is None and self.path is None:
             if given.collection is None:
                 raise InputError("this sift does not say which collection it was made from. Name one: --data, --path.")

@@ -45,7 +45,7 @@ DOCUMENTS = (
         title="Searching Privately by Imperceptible Lying: A Novel Private Hashing Method with Differential Privacy",
         published="Y. Wang, S. Lu, L. Zhang",
         summary="flip bits of learned hash codes at random, so that a record's code proves little about it",
-        run=("blindsight search compare --data digits",),
+        run=("blindsight papers hashing compare --data digits",),
     ),
     Document(
         name="SensorSift",

@@ -39,9 +39,8 @@ from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.search.central import CentralHasher
 from blindsight.search.codebook import shipped_codebook
-from blindsight.search.compare import sought
 from blindsight.search.encrypted_query import most_of, short_embeddings
-from blindsight.search.evaluation import Ranking
+from blindsight.search.evaluation import Ranking, ground_truth
 from blindsight.search.function import Floats, HashFunction
 from blindsight.search.gallery import (
     LEARNED_FROM,
@@ -61,8 +60,8 @@ from blindsight.search.gallery import (
     refuse_older,
     whole_json,
 )
-from blindsight.search.hashers import ITQ
 from blindsight.search.index import HammingIndex, SymbolIndex
+from blindsight.search.itq import ITQ
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.private import PrivateHasher
 from blindsight.search.releases import check_store, erase_releases
@@ -479,7 +478,7 @@ def erase(folder: AnyPath, names: Sequence[str] = (), *, person: str | None = No
         left.append("the published hash function: it was learned from these pictures too, within its epsilon and delta")
     elif gallery.settings.get(LEARNED_FROM) != OF_PUBLIC:
         left.append("the hash function, which was learned from these pictures too: build the index again")
-    left.append("reports of `search compare` and sheets that were copied, and their features in the cache folder")
+    left.append("reports of searches and sheets that were copied, and their features in the cache folder")
     return Erased(tuple(sorted(set(wanted))), tuple(sheets), tuple(left))
 
 
@@ -601,7 +600,7 @@ def _open_statement(bits: int, source: str) -> PrivacyStatement:
 
 def _class_names(dataset: Dataset, rows: NDArray[np.int64]) -> NDArray[np.str_]:
     """Return what rows show in words, so that two collections can be compared."""
-    numbers = sought(dataset)[rows]
+    numbers = ground_truth(dataset)[rows]
     if dataset.labels is not None and dataset.label_names:
         return np.array(dataset.label_names)[numbers]
     return numbers.astype(np.str_)

@@ -30,7 +30,7 @@ from blindsight.rng import ByteSource, system_bytes
 from blindsight.search.central import CentralHasher
 from blindsight.search.codes import Codes
 from blindsight.search.function import LinearHash
-from blindsight.search.hashers import ITQ
+from blindsight.search.itq import ITQ
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.releases import Releases
 from blindsight.statement import PrivacyStatement, Unit

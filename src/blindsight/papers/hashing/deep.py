@@ -43,10 +43,11 @@ from blindsight.extras import (
     seeded,
     to_batch,
 )
+from blindsight.papers.hashing.learners import LayeredHash, NetworkHash, with_head
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.search.codes import blocks, check_bits, pack
-from blindsight.search.function import Classes, HashFunction, HashLearner, LayeredHash, NetworkHash, with_head
+from blindsight.search.function import Classes, HashFunction, HashLearner
 
 __all__ = ["ADSH", "DPSH", "DSH", "HashNet"]
 
