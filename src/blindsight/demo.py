@@ -33,7 +33,7 @@ from blindsight.report.sifting import sift_chapter
 from blindsight.search.trial import SearchResult, SearchStudy, contest
 from blindsight.search.trial import divide as divide_for_search
 from blindsight.selective.study import PhotoStudy, SharingOptions, SharingResult, Training
-from blindsight.sift.study import SiftResult, best_guess, sift_demo
+from blindsight.sift.fit import SiftResult, best_guess, sift_demo
 
 SHOWN = ("smiling", "eyeglasses", "male", "outdoors")
 EPSILON = 1.0
@@ -102,7 +102,7 @@ def run_demo(
     learner, learned = _learn_together(dataset, size, random_state, cache, progress)
     shared = _share_selectively(dataset, size, random_state, cache, progress)
     searched = _search_privately(size, random_state, cache, progress)
-    sifted = sift_demo(dataset, raw, pipeline=pipeline, random_state=random_state, progress=progress)
+    sifted = sift_demo(dataset, raw, random_state=random_state, progress=progress)
     audited = _audit(dataset, learner, size, random_state, progress)
     chapters = [
         _summary(learned, shared, searched, sifted, audited),

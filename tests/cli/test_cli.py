@@ -46,7 +46,7 @@ def test_an_option_with_one_value_is_given_once(again, blindsight):
         ["ledger", "show", "privacy.ledger", "--delta", "nan"],
         ["sift", "verify", "out/sift", "--threshold", "nan"],
     ],
-    ids=lambda words: " ".join(words[:2]),
+    ids=lambda words: " ".join(words[:3]),
 )
 def test_what_is_not_a_number_is_refused_by_the_options_name(words, blindsight):
     said = blindsight(*words, code=2).err
@@ -248,9 +248,9 @@ def files_in(folder):
         ["learn", "selective"],
         ["search", "build", "digits", "--mode", "open"],
         ["papers", "hashing", "compare"],
-        ["sift", "matrix"],
+        ["papers", "sensorsift", "matrix"],
     ],
-    ids=lambda words: " ".join(words[:2]),
+    ids=lambda words: " ".join(words[:3]),
 )
 def test_where_nothing_can_be_written_is_found_before_any_work(words, tmp_path, blindsight):
     (tmp_path / "file").touch()

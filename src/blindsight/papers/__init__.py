@@ -52,6 +52,10 @@ DOCUMENTS = (
         title="SensorSift: Balancing Sensor Data Privacy and Utility in Automated Face Understanding",
         published="M. Enev et al., ACSAC 2012",
         summary="transform pictures so that one attribute can be read and another cannot, and verify it",
-        run=("blindsight sift matrix --data faces", "blindsight sift compare --public smiling --private male"),
+        run=(
+            "blindsight papers sensorsift matrix --data faces",
+            "blindsight papers sensorsift policy --public smiling --private male",
+            "blindsight papers sensorsift compare --public smiling --private male",
+        ),
     ),
 )

@@ -45,9 +45,8 @@ from blindsight.progress import Progress
 from blindsight.report.learning import view_picture
 from blindsight.search import trial as searching
 from blindsight.service.errors import told
-from blindsight.sift.analysis import PolicyMatrix
-from blindsight.sift.study import SiftResult, best_guess, guesses, sift_demo, words
-from blindsight.sift.trial import Sifted, TradeOff, divide_rows
+from blindsight.sift.fit import SiftResult, best_guess, guesses, sift_demo, words
+from blindsight.sift.trial import Sifted, divide_rows
 from blindsight.statement import PrivacyStatement
 from blindsight.sums import SPARSE_SCHEMES
 
@@ -335,10 +334,6 @@ def _scheme(row: ContestRow, cost: ComparisonRow | None) -> dict[str, Any]:
     return means | _of(row, "score", "seconds", "megabytes") | known | told
 
 
-_BESIDE = ("smiling", "male", "youth", "beard", "hat")  # attributes that fill up the matrices
-_MATRIX = 5
-
-
 def check_policy(public: str, private: str) -> None:
     """Refuse a policy that the drawn faces have no labels for, or that hides what it tells."""
     for name in (public, private):
@@ -350,19 +345,15 @@ def check_policy(public: str, private: str) -> None:
 
 def show_sift(source: DemoData, public: str, private: str, progress: Progress) -> Demo:
     check_policy(public, private)
-    others = [name for name in _BESIDE if name not in (public, private)][: _MATRIX - 2]
     progress("drawing faces", 0, None)
     result = sift_demo(
         source.faces,
         source.features,
         public=public,
         private=private,
-        others=others,
         random_state=source.size.seed,
         progress=progress,
     )
-    assert result.trade_off is not None
-    assert result.matrix is not None
     assert result.faces is not None
     pictures = {f"face-{number}.png": png(face) for number, face in enumerate(result.faces)}
     groups = [("everything: raw features", guesses(result.before))]
@@ -383,8 +374,6 @@ def show_sift(source: DemoData, public: str, private: str, progress: Progress) -
             }
             for given, found in groups
         ],
-        "trade_off": _trade_off(result.trade_off),
-        "matrix": _matrix(result.matrix),
     }
     return Demo(plain(data), pictures)
 
@@ -400,38 +389,6 @@ def _sift(result: SiftResult, number: int, one: Sifted) -> dict[str, Any]:
         "at_most": 0.5 + found.bound,
         "consent": result.consent(one),
         "statement": found.statement.to_dict(),
-    }
-
-
-def _trade_off(found: TradeOff) -> dict[str, Any]:
-    return {
-        "raw": float(np.mean(list(found.raw.values()))),
-        "best": None if found.best is None else _point(*found.best),
-        "curves": [
-            {"name": _lambda(privacy), "points": [_point(privacy, one) for one in curve]}
-            for privacy, curve in sorted(found.curves.items())
-        ],
-    }
-
-
-def _point(privacy: float, one: Sifted) -> dict[str, Any]:
-    figures = {"k": one.numbers, "lambda": _lambda(privacy), "hidden": 0.5 + one.priv_loss}
-    return figures | _of(one, "told", "verdict")
-
-
-def _lambda(privacy: float) -> str:
-    return "∞" if math.isinf(privacy) else f"{privacy:g}"
-
-
-def _matrix(matrix: PolicyMatrix) -> dict[str, Any]:
-    return {
-        "names": list(matrix.names),
-        "correlation": matrix.entanglement.correlation.tolist(),
-        "overlap": matrix.entanglement.overlap.tolist(),
-        "pub_loss": matrix.figures("pub_loss").tolist(),
-        "priv_loss": matrix.figures("priv_loss").tolist(),
-        "accepted": matrix.accepted,
-        "policies": len(matrix.cells),
     }
 
 
@@ -534,7 +491,7 @@ class LiveRuns:
         run.events.append(Event("end", {"what": ending, "done": len(run.seen), "total": run.rounds}))
 
 
-FORMAT = 2  # rises whenever earlier demos can no longer be shown
+FORMAT = 3  # rises whenever earlier demos can no longer be shown
 
 _FIXED: dict[str, Callable[[DemoData, Progress], Demo]] = {
     "search": show_search,
