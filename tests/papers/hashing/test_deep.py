@@ -11,7 +11,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from blindsight.errors import CorruptFileError, DataError, InputError, MissingExtraError, UnknownNameError  # noqa: E402
-from blindsight.extras import mean_and_scale, perceptron, plain_layers  # noqa: E402
 from blindsight.metrics import query_average_precision  # noqa: E402
 from blindsight.papers.hashing import deep  # noqa: E402
 from blindsight.papers.hashing.deep import (  # noqa: E402
@@ -26,6 +25,7 @@ from blindsight.papers.hashing.deep import (  # noqa: E402
     hashnet_loss,
 )
 from blindsight.papers.hashing.learners import LayeredHash, NetworkHash, load_network_hash  # noqa: E402
+from blindsight.papers.perceptron import mean_and_scale, perceptron, plain_layers  # noqa: E402
 from blindsight.search.codes import hamming, pack, unpack  # noqa: E402
 from blindsight.search.function import LinearHash, load_function, save_function  # noqa: E402
 

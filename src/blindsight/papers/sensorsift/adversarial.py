@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blindsight.errors import InputError
-from blindsight.extras import Module, Tensor, load_torch, mean_and_scale, perceptron, plain_layers, seeded
+from blindsight.extras import Module, Tensor, load_torch, seeded
+from blindsight.papers.perceptron import mean_and_scale, perceptron, plain_layers
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.sift.fit import SiftMethod, register_method
