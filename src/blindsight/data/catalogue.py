@@ -4,7 +4,6 @@ import inspect
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -15,7 +14,7 @@ from blindsight.data.faces import faces
 from blindsight.data.published import read_caltech101, read_celeba, read_cub, read_utkface
 from blindsight.data.readers import NOT_STATED, Reading, read_csv, read_folder, some_rows
 from blindsight.errors import DataError, InputError, UnknownNameError
-from blindsight.files import as_path
+from blindsight.files import AnyPath, as_path
 from blindsight.progress import Progress, silent
 
 Reader = Callable[..., Dataset]
@@ -34,7 +33,7 @@ class CatalogueEntry:
     licence: str
     comes: Origin
     reader: Reader = field(repr=False)
-    find: Callable[[Path | None], Path] | None = field(default=None, repr=False)
+    find: Callable[[AnyPath | None], AnyPath] | None = field(default=None, repr=False)
 
     def is_here(self) -> bool:
         """Return True if it can be opened now, without a path."""
@@ -57,7 +56,7 @@ def register_collection(
     title: str = "",
     licence: str = NOT_STATED,
     comes: Origin = "bundled",
-    find: Callable[[Path | None], Path] | None = None,
+    find: Callable[[AnyPath | None], AnyPath] | None = None,
 ) -> None:
     """Make a collection known to `load`, under a unique name.
 
@@ -108,8 +107,8 @@ def load(
     _check_count(count)
     folder = None if cache is None else as_path(cache)
     entry = _entry(name, path is not None)
-    reader, start = entry.reader, () if path is None else (Path(path),)
-    start = start if entry.find is None else (entry.find(folder),)
+    reader, start = entry.reader, () if path is None else (as_path(path),)
+    start = start if entry.find is None else (as_path(entry.find(folder)),)
     shared = {"size": size, "random_state": random_state, "progress": progress, "cache": folder}
     asked = {**shared, "limit": count, "n": count}
     taken = _options_of(reader)

@@ -37,7 +37,7 @@ from blindsight.data.dataset import Dataset
 from blindsight.data.published import read_caltech101
 from blindsight.data.readers import Reading, read_folder
 from blindsight.errors import CorruptFileError, DataError, FetchError, InputError, UnknownNameError
-from blindsight.files import as_path, cache_folder, storage_errors
+from blindsight.files import AnyPath, as_path, cache_folder, storage_errors
 from blindsight.papers.fetching import (
     Collection,
     RemoteFile,
@@ -312,9 +312,9 @@ def fetch(name: str, *, cache: str | os.PathLike[str] | None = None, progress: P
     return fetch_collection(collection, cache=folder, progress=progress)
 
 
-def _cached(name: str, cache: Path | None) -> Path:
+def _cached(name: str, cache: AnyPath | None) -> Path:
     """Return the folder of a collection in the cache."""
-    folder = (cache_folder() if cache is None else cache) / name
+    folder = (cache_folder() if cache is None else as_path(cache)) / name
     if not is_intact(folder):
         raise DataError(f"{name} is not in the cache {folder.parent}. Run: blindsight papers fetch {name}")
     return folder
