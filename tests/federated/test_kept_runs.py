@@ -2,18 +2,12 @@
 
 import shutil
 
-import numpy as np
 import pytest
 
-from blindsight.data.features import Standardiser
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.federated import runs
-from blindsight.federated.identity import KeyStore
 from blindsight.federated.runs import forget_run, kept_runs
 from blindsight.federated.server import find_run
-from blindsight.federated.sharing import OwnTerms, SharingHandler, SharingTask
-from blindsight.selective import ParameterServer, SelectiveTerms
-from blindsight.selective.trainers import SoftmaxTrainer
 from blindsight.sums import OWN_SCHEMES as SCHEMES
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from tests.federated.parties import DIMENSION, MEMBERS, Parties, make_store
@@ -21,12 +15,6 @@ from tests.federated.parties import DIMENSION, MEMBERS, Parties, make_store
 
 def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def task(run):
-    shape = {"standardiser": Standardiser(np.zeros(4), np.ones(4)), "classes": 3, "learning_rate": 0.1}
-    layout = SoftmaxTrainer(**shape).layout
-    return SharingTask(SelectiveTerms.of(layout, run=run, participants=("ann", "bob"), batch=16), **shape)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -47,20 +35,12 @@ def test_every_party_knows_its_runs_and_looking_changes_nothing(tmp_path, scheme
     assert contents(tmp_path) == before
 
 
-def test_selective_sharing_is_a_run_too(tmp_path):
-    member, server = make_store(tmp_path, "ann"), make_store(tmp_path, AGGREGATOR)
-    SharingHandler(member, OwnTerms(share=0.1)).join(task("r1").to_bytes())
-    terms = task("r1").terms
-    parameters = ParameterServer(terms, task("r1").trainer().initial(), folder=server.run("sharing digits"))
-    (busy,) = kept_runs(server)
-    assert "another server works in" in busy.stands
-    parameters.close()
-    for store, stands in ((member, "joined"), (server, "0 uploads or more")):
-        (run,) = kept_runs(store)
-        assert (run.name, run.scheme, run.members, run.weights) == ("r1", "sharing", ("ann", "bob"), terms.dimension)
-        assert run.stands == stands
-        forget_run(store, "r1")
-        assert kept_runs(store) == []
+def joined(folder, run):
+    """Return the key store of ann, who has agreed to the terms of a run of this name."""
+    parties = Parties(folder)
+    terms = parties.make_terms("plain")(run, MEMBERS)
+    parties.member("ann").handle("enrol", (terms.to_bytes(), b""))
+    return parties.stores["ann"]
 
 
 def test_a_forgotten_run_is_gone_and_the_others_are_not(tmp_path):
@@ -116,8 +96,7 @@ def test_what_cannot_be_read_is_listed_with_its_reason_and_can_be_forgotten(tmp_
 
 
 def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path):
-    store = make_store(tmp_path, "ann")
-    SharingHandler(store, OwnTerms(share=0.1)).join(task("r1").to_bytes())
+    store = joined(tmp_path, "r1")
     (run,) = kept_runs(store)
     shutil.copytree(run.folder, store.folder("copy"))
     with pytest.raises(InputError, match=r"2 runs.*'r1'"):
@@ -127,11 +106,10 @@ def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path):
 
 
 def test_a_home_without_runs_and_a_name_that_a_terminal_would_obey(tmp_path):
-    store = make_store(tmp_path, "ann")
-    assert kept_runs(KeyStore(store.path)) == []
+    assert kept_runs(make_store(tmp_path / "new", "ann")) == []
+    store = joined(tmp_path, "\x1b[2J")
     with pytest.raises(UnknownNameError):
         forget_run(store, "../ann")
     assert (tmp_path / "ann").exists()
-    SharingHandler(store, OwnTerms(share=0.1)).join(task("\x1b[2J").to_bytes())
     (run,) = kept_runs(store)
     assert run.name == run.folder.name

@@ -63,9 +63,6 @@ from blindsight.sums.scheme import CONTRIBUTE
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 ENROLMENT, SETUP, REGISTRATION, FORGOTTEN = "enrolment", "set-up", "registration", "forgotten"
-SHARING = "sharing"
-"""The name, among a member's schemes, that lets it take part in selective sharing: the server reads its uploads."""
-
 STEPS = ("advertise", "share", "consistency", "unmask")
 
 Propose = Callable[[bytes, int, Memory, int], Proposal]

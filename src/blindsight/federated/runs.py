@@ -1,22 +1,18 @@
 """What a party keeps of the runs it takes part in, for its owner: which there are, and how to forget one.
 
 Runs are kept under names that others chose, so folders are found by what they hold. What is forgotten is gone: keys,
-updates that were not sent, the key generator's record. The ledger of what photos have cost stays.
+updates that were not sent, the key generator's record.
 """
 
 import shutil
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from blindsight.errors import BlindsightError, InputError, UnknownNameError
 from blindsight.federated.identity import KeyStore
-from blindsight.federated.node import SHARING, joined_terms
+from blindsight.federated.node import joined_terms
 from blindsight.federated.server import RunStore
-from blindsight.federated.sharing import SharingTask
 from blindsight.files import storage_errors, sync_folder
-from blindsight.selective.server import ServerStore
-from blindsight.selective.terms import SelectiveTerms
 from blindsight.sums import KeyGenerator, Terms
 
 
@@ -70,15 +66,15 @@ def _kept(store: KeyStore, folder: Path) -> KeptRun:
     return KeptRun(
         name=terms.run if terms.run.isprintable() else folder.name,  # a server's word, which a terminal might obey
         folder=folder,
-        scheme=terms.scheme if isinstance(terms, Terms) else SHARING,
-        members=terms.members if isinstance(terms, Terms) else terms.participants,
+        scheme=terms.scheme,
+        members=terms.members,
         weights=terms.dimension,
         stands=stands,
         record=record,
     )
 
 
-def _read(store: KeyStore, folder: Path) -> tuple[Terms | SelectiveTerms | None, str, tuple[str, ...]]:
+def _read(store: KeyStore, folder: Path) -> tuple[Terms | None, str, tuple[str, ...]]:
     """Return the terms of a run, how far it has come, and what was opened; who keeps it, its files tell."""
     there = {path.name for path in folder.iterdir()}
     if "joined" in there:
@@ -89,12 +85,4 @@ def _read(store: KeyStore, folder: Path) -> tuple[Terms | SelectiveTerms | None,
     if "run" in there:
         run = RunStore.load(store, folder)
         return run.terms, f"round {run.round}{', under way' if run.open else ''}", ()
-    if "task" in there:
-        with storage_errors("read", folder):
-            task = SharingTask.from_bytes((folder / "task").read_bytes())
-        return task.terms, "shared" if "participant.npz" in there else "joined", ()
-    if "snapshot.npz" in there:
-        with closing(ServerStore(folder)) as kept:
-            terms, state = kept.load()
-        return terms, f"{state.version} uploads or more", ()
     return None, "never begun", ()

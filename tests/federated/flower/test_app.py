@@ -9,7 +9,6 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from apps.federated.deployment.federation import LocalFederation
-from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.federated.commands import APP
 from blindsight.federated.flower.app.blindsight_federated import client_app, server_app
@@ -39,11 +38,6 @@ class App:
         self.federation = LocalFederation.prepare(folder, shares, samples(rng, 30), samples(rng, 200), insecure=True)
         specs = [self.federation.generator_node(), *map(self.federation.node, MEMBERS)]
         self.nodes = {place: LocalNode(client_app.app, dict(spec.node_config)) for place, spec in enumerate(specs)}
-
-    def share(self, **settings):
-        """Let all users take part in selective sharing."""
-        for node in list(self.nodes.values())[1:]:
-            node.config |= {"schemes": "sharing", "share": 0.1, **settings}
 
     def run(self, **settings):
         config = {**DEFAULTS, **QUICK, **self.federation.run_config(**settings)}
@@ -98,58 +92,10 @@ def test_a_run_goes_on_with_its_own_seed_and_public_data_alone_also_before_its_f
     assert len(app.run(rounds=1, scheme="bfv")["rounds"]) == 1
 
 
-@pytest.mark.parametrize("order", ["synchronous", "asynchronous"])
-def test_selective_sharing_learns_and_goes_on(app, order):
-    app.share()
-    app.run(task="sharing", sharing=order, rounds=1, uploads=3)
-    report = app.run(task="sharing", sharing=order, rounds=2, uploads=8)
-    uploads = [name for event in report["events"] for name in event["uploaded"]]
-    assert len(uploads) == 8
-    assert len(set(uploads)) >= 3
-    assert report["score"] > report["first score"]
-    assert report["statement"]["guarantee"] == "none"
-    assert any("all 8 uploads" in line for line in report["statement"]["not_protected"])
-
-
-def test_nobody_shares_who_did_not_say_so_and_a_run_that_failed_can_go_on(app):
-    with pytest.raises(PrivacyError, match=r"0 participants.* 3") as refused:
-        app.run(task="sharing", rounds=1)
-    assert not list(app.federation.home("ann").glob("runs/*/task"))
-    app.share()
-    app.nodes[1].config["schemes"] = "bfv, masks"
-    (event,) = app.run(task="sharing", rounds=1)["events"]  # of the same label: the server's folder is free again
-    assert sorted(event["uploaded"]) == ["bob", "cem", "dan"]
-    assert "sharing" in event["refused"]["ann"]
-    assert refused.tb is not None
-
-
-def test_a_server_cannot_ask_for_uploads_about_single_photos(app):
-    app.share()
-    with pytest.raises(PrivacyError, match="0 participants"):
-        app.run(task="sharing", rounds=1, batch=1)
-
-
-@pytest.mark.parametrize("order", ["synchronous", "asynchronous"])
-def test_noise_for_every_photo_is_counted_over_all_runs(app, order):
-    app.share(noise="record", epsilon=4.0, delta=1e-5, clip=1.0)
-    report = app.run(task="sharing", sharing=order, rounds=3, uploads=12)  # all photos of everybody
-    assert sorted(name for event in report["events"] for name in event["uploaded"]) == sorted(3 * MEMBERS)
-    again = app.run(task="sharing", sharing=order, rounds=3, uploads=12, label="another")
-    assert not [name for event in again["events"] for name in event["uploaded"]]
-    refused = {name: sentence for event in again["events"] for name, sentence in event["refused"].items()}
-    assert refused == dict.fromkeys(MEMBERS, "its privacy budget is spent.")
-    for name in MEMBERS:
-        ledger = Ledger(app.federation.home(name) / "ledger.jsonl", readonly=True)
-        assert len(ledger.spends(f"photos of {name}", "record")) == 1
-
-
-def test_a_participant_of_other_dimensions_is_told_so(app):
-    app.share()
-    data = app.federation.home("dan") / "data.npz"
-    np.savez(data, features=np.zeros((40, 5)), labels=np.zeros(40, dtype=np.int64))
-    report = app.run(task="sharing", rounds=1)
-    assert "same features" in report["events"][0]["refused"]["dan"]
-    assert sorted(report["events"][0]["uploaded"]) == ["ann", "bob", "cem"]
+def test_selective_sharing_is_refused_with_what_to_use_instead(app):
+    with pytest.raises(InputError, match="'sharing'.*'classifier'.*learn selective"):
+        app.run(task="sharing")
+    assert not list(app.federation.folder.glob("homes/*/runs"))
 
 
 def test_too_few_users_and_unknown_tasks_end_with_a_sentence(app):
@@ -192,7 +138,7 @@ def test_a_run_config_that_the_superlink_changes_at_some_nodes_changes_no_update
     """Of the run config this app reads on nodes alone how to read the data: it fails, or does the same."""
     settings = {"task": task, "clusters": 3, "rounds": 1, "scheme": "bfv", "sparsity": 0.0}
     kept = []
-    for lie in ({}, {"passes": 7, "rounds": 0, "task": "sharing" if task == "classifier" else task}):
+    for lie in ({}, {"passes": 7, "rounds": 0, "task": "another" if task == "classifier" else task}):
         lie_to(app.nodes[2], lie)
         app.run(**settings, label=f"run {len(kept)}")
         kept.append((app.federation.out / "model.npz").read_bytes())

@@ -28,7 +28,7 @@ The node-config says who this node is:
 | `members` | key generator | the members file: names and fingerprints, agreed out of band |
 | `minimum-users` | all | sums of fewer members are refused, at least 3 (default 3) |
 | `minimum-per-position` | members | sparse sums of fewer members at a position are refused (default 1) |
-| `schemes` | members | the schemes it takes part in, separated by commas (default: all but plain and sharing) |
+| `schemes` | members | the schemes it takes part in, separated by commas (default: all but plain) |
 | `insecure` | all | true allows keys of 1024 bits: for tests alone |
 
 *In Flower's simulation* one more mod is needed, and no keys, files or node-configs::
@@ -80,7 +80,7 @@ from blindsight.federated.identity import (
     Members,
     answer_hello,
 )
-from blindsight.federated.node import SHARING, GeneratorHandler, MemberHandler
+from blindsight.federated.node import GeneratorHandler, MemberHandler
 from blindsight.federated.task import Training, UpdateConfig, propose_update
 from blindsight.files import as_path, exclusive_lock, storage_errors
 from blindsight.learn.rounds import Memory, Proposal
@@ -323,8 +323,8 @@ def handler_of(config: Mapping[str, Any], settings: tuple[str, ...] = ()) -> Mem
 def _schemes(config: Mapping[str, Any]) -> tuple[str, ...]:
     schemes = tuple(str(config.get("schemes", ",".join(HIDING_SCHEMES))).replace(" ", "").split(","))
     for scheme in schemes:
-        if scheme not in (*SCHEMES, SHARING):
-            raise UnknownNameError("scheme in the node-config", scheme, (*SCHEMES, SHARING))
+        if scheme not in SCHEMES:
+            raise UnknownNameError("scheme in the node-config", scheme, SCHEMES)
     return schemes
 
 

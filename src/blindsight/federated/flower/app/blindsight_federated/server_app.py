@@ -1,7 +1,4 @@
-"""The server: aggregator of encrypted sums, or parameter server of selective sharing, as the run-config says.
-
-Encrypted learning waits for members, sets the run up or goes on with it, plays its rounds, and keeps the model.
-"""
+"""The server: it waits for members, sets the run up or goes on with it, plays its rounds, and keeps the model."""
 
 import json
 import logging
@@ -32,26 +29,26 @@ from blindsight.learn.model import LinearModel
 from blindsight.rng import science
 from blindsight.sums import Terms
 
-from .selective import learn_selectively
 from .settings import Settings, read_features, read_pair
 
 app = ServerApp()
+
+TASKS = ("classifier", "k-means")
 
 _LOG = logging.getLogger("flwr")
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Play the run that the run-config describes, or go on with it."""
+    """Play the run of the run-config's label, from its beginning or from where it stopped."""
     settings = Settings(dict[str, Any](context.run_config))
-    tasks = {"classifier": learn_encrypted, "k-means": learn_encrypted, "sharing": learn_selectively}
-    if (task := settings.text("task")) not in tasks:
-        raise UnknownNameError("task", task, tasks)
-    tasks[task](grid, settings)
-
-
-def learn_encrypted(grid: Grid, settings: Settings) -> None:
-    """Play the run of this label, from its beginning or from where it stopped."""
+    if (task := settings.text("task")) == "sharing":
+        raise InputError(
+            "task='sharing' is no longer played across machines: its server read every upload. Use task='classifier' "
+            "(share=0.1 sends a tenth of the weights a round), or `blindsight learn selective` in one process."
+        )
+    if task not in TASKS:
+        raise UnknownNameError("task", task, TASKS)
     store, members = settings.store()
     served, rounds = _served(settings), settings.whole("rounds")
     label, number = settings.text("label"), settings.whole("seed")
