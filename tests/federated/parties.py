@@ -110,7 +110,7 @@ class Parties:
         return handle
 
     def contribute(self, name, parts):
-        def propose(config, round, memory, seed):
+        def propose(config, round, memory):
             self.proposals[name, round] += 1
             self.learned[name, round] = self.updates[name]
             return self.propose(name, memory)

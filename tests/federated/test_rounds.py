@@ -455,7 +455,7 @@ def test_an_answer_of_another_round_run_or_author_settles_nothing(frugal, scheme
     forged = decode(decode(answer, Signed).body, Answer)
     stranger = SigningKey.generate().sign(encode(forged), author=KEY_GENERATOR if scheme != "masks" else AGGREGATOR)
     for wrong in (b"garbage", damaged(answer), replies[0], stranger):
-        parts = resigned(server, calls[-1], round=4, attempt=0, note=encode(Note(0, (wrong,))))
+        parts = resigned(server, calls[-1], round=4, attempt=0, note=encode(Note((wrong,))))
         with refused_without_a_trace(frugal, server):
             frugal.contribute("bob", parts)
     assert remembered(frugal, server, "bob").pending[0] == 3  # it still awaits the answer of its last round

@@ -45,7 +45,7 @@ from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 IDENTITY_FILE = "identity.key"
 
-PROTOCOL = 6
+PROTOCOL = 7
 """Raised whenever a message changes its meaning: nodes of different protocols refuse each other with a sentence."""
 
 MEMBER_ROLE, GENERATOR_ROLE = "member", "key-generator"

@@ -65,8 +65,8 @@ from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 ENROLMENT, SETUP, REGISTRATION, FORGOTTEN = "enrolment", "set-up", "registration", "forgotten"
 STEPS = ("advertise", "share", "consistency", "unmask")
 
-Propose = Callable[[bytes, int, Memory, int], Proposal]
-"""Learn from the member's data, given the run config, the round, what it remembers, and a seed."""
+Propose = Callable[[bytes, int, Memory], Proposal]
+"""Learn from the member's data, given the run config, the round and what the member remembers."""
 
 _MEMORY = "blindsight/member-memory.1"
 _MOST_CHARACTERS = 150
@@ -76,10 +76,9 @@ def config_digest(config: bytes) -> bytes:
     return hashlib.sha256(config).digest()
 
 
-class Note(Message, name="federated/note.2"):
-    """What a call tells one member: its seed, signed answers that it has not seen, its sealed set-up and the config."""
+class Note(Message, name="federated/note.3"):
+    """What a call tells one member: signed answers that it has not seen, its sealed set-up and the config."""
 
-    seed: int = 0
     answers: tuple[bytes, ...] = ()
     setup: bytes = b""
     config: bytes = b""
@@ -153,7 +152,7 @@ class MemberHandler:
             case "enrol", (terms, generator):
                 return [self._enrol(terms, generator)]
             case _, (run, message) if kind in STEPS:
-                member, _, _ = self._called(_text(run), kind, message)
+                member, _ = self._called(_text(run), kind, message)
                 return [member.answer(message)]
         raise MessageError(f"a member does not know what to do with {kind!r} of {len(parts)} parts.")
 
@@ -162,7 +161,7 @@ class MemberHandler:
         if len(parts) < 2:
             raise MessageError("a call to contribute has two parts at least.")
         run = _text(parts[0])
-        member, call, note = self._called(run, CONTRIBUTE, parts[1])
+        member, call = self._called(run, CONTRIBUTE, parts[1])
         self._check_settings(run)
         if not hmac.compare_digest(model_digest(parts[2:]), call.model):
             raise MessageError("the aggregator has signed another model, or other parts beside it.")
@@ -170,7 +169,7 @@ class MemberHandler:
             raise MessageError("the aggregator says that it is another model that is learned from.")
         config, memory = self.config(run), self.memory(member.terms)
         proposal = memory.proposal(
-            call.round, lambda held: self._proposed(member.terms, propose(config, call.round, held, note.seed))
+            call.round, lambda held: self._proposed(member.terms, propose(config, call.round, held))
         )
         return member.answer(parts[1], member.terms.integers(memory.clipped(proposal, call.round)))
 
@@ -188,18 +187,17 @@ class MemberHandler:
         with storage_errors("read", path):
             return path.read_bytes()
 
-    def _called(self, run: str, kind: str, message: bytes) -> tuple[Member, Call, Note]:
-        """Return the role, and a call that it would answer, with the note in it; what the note tells is taken in."""
+    def _called(self, run: str, kind: str, message: bytes) -> tuple[Member, Call]:
+        """Return the role, and a call that it would answer; what the note in it tells is taken in."""
         self._set_up(run, _note(decode(decode(message, Signed).body, Call)))
         self.config(run)
         member = self.member(run)
         _, call = member.roster.open(message, Call, authors=[AGGREGATOR])
         if call.step != kind or call.member not in ("", self.name):
             raise MessageError(f"the call is to {call.step!r} for {call.member!r}; this is {kind!r} of {self.name!r}.")
-        note = _note(call)
-        self._settle(member, note.answers)
+        self._settle(member, _note(call).answers)
         member.read_call(message)
-        return member, call, note
+        return member, call
 
     def _settle(self, member: Member, answers: Iterable[bytes]) -> None:
         memory = self.memory(member.terms)

@@ -39,7 +39,6 @@ from blindsight.federated.node import (
 )
 from blindsight.files import atomic_writer, storage_errors
 from blindsight.learn.owners import LEAST_OWNERS
-from blindsight.learn.rounds import owner_seed
 from blindsight.statement import PrivacyStatement
 from blindsight.sums import (
     Aggregator,
@@ -363,15 +362,13 @@ class SumServer(Engine):
 
     renews = True
 
-    def __init__(
-        self, run: RunStore, transport: Transport, patience: Patience, *, seed: int = 0, config: bytes = b""
-    ) -> None:
-        """Go on where the run stands; members get the run `config` with their set-up, and `seed` decides theirs."""
+    def __init__(self, run: RunStore, transport: Transport, patience: Patience, *, config: bytes = b"") -> None:
+        """Go on where the run stands; members get the run `config` with their set-up."""
         if config_digest(config) != run.terms.config:
             raise InputError("the run began with another config, and its members accept no other.")
         role = Aggregator.load(_role(run.store, run.terms))
         super().__init__(role, transport, patience, prefix=(run.terms.run.encode(),))
-        self.run, self.terms, self._seed, self._config = run, run.terms, seed, config
+        self.run, self.terms, self._config = run, run.terms, config
         self._ready: set[str] = set()
         self._told: set[str] = set()
         self._briefs: dict[int, bytes] = {}
@@ -438,10 +435,9 @@ class SumServer(Engine):
         answers = () if member in self._told else self._unseen(member)
         self._told.add(member)
         setup = b"" if member in self._ready else self.run.setups[member]
-        if self.aggregator.step != CONTRIBUTE and not answers and not setup:
+        if not answers and not setup:
             return b""
-        seed = owner_seed(self._seed, self.run.round, self.terms.members.index(member))
-        return encode(Note(seed, answers, setup, self._config if setup else b""))
+        return encode(Note(answers, setup, self._config if setup else b""))
 
     def _number(self, round: int, payload: Sequence[bytes]) -> int:
         """Return the number under which the engine plays a learning round, which is on disk before anybody hears it."""

@@ -41,9 +41,10 @@ from blindsight.learn.estimators import FEEDBACK
 from blindsight.learn.linear import LARGEST_WEIGHT, LinearLearner, LinearTraining
 from blindsight.learn.model import Array, Attributes, Classes, Labels, check_signs
 from blindsight.learn.owners import LEAST_OWNERS, Load, check_pair
-from blindsight.learn.rounds import SLOT_BITS, Memory, Proposal, fraction_bits
+from blindsight.learn.rounds import SLOT_BITS, Memory, Proposal, fraction_bits, owner_seed
 from blindsight.learn.sparsity import top_blocks
 from blindsight.sums import SCHEMES, SPARSE_SCHEMES, RoundResult, Terms
+from blindsight.sums.messages import weights_digest
 from blindsight.sums.noise import NoisePlan, clipped
 from blindsight.sums.session import usual_terms
 from blindsight.validation import check_features
@@ -71,6 +72,7 @@ class Task:
     labels: Labels | None = None  # of a classifier
     signs: NDArray[np.int8] | None = None
     clusters: int = 0
+    seed: int = 0  # of the run, from which every member derives its own for a round
 
     @property
     def kind(self) -> Kind:
@@ -93,7 +95,8 @@ class Task:
 
     def to_bytes(self) -> bytes:
         arrays = {"mean": self.standardiser.mean, "scale": self.standardiser.scale, "public": self.public}
-        document: dict[str, Any] = {"kind": self.kind, "training": asdict(self.training), "clusters": self.clusters}
+        document: dict[str, Any] = {"kind": self.kind, "training": asdict(self.training)}
+        document |= {"clusters": self.clusters, "seed": self.seed}
         if isinstance(self.labels, Classes):
             arrays["classes"] = np.asarray(self.labels.names)
         elif isinstance(self.labels, Attributes):
@@ -108,17 +111,19 @@ class Task:
         message = decode(data, _TaskMessage)
         try:
             document, arrays = json.loads(message.document), unpack_arrays(message.arrays)
+            if type(seed := document["seed"]) is not int or seed < 0:
+                raise InputError(f"the seed of a run is a whole number of at least 0; got {seed!r}.")
             standardiser, public = _checked_public(arrays)
             if document["kind"] == "k-means":
-                return cls(
-                    ClusterTraining(**document["training"]), standardiser, public, clusters=_count(document["clusters"])
-                )
+                clusters = _count(document["clusters"])
+                training = ClusterTraining(**document["training"])
+                return cls(training, standardiser, public, clusters=clusters, seed=seed)
             named = "attributes" not in document
             labels = Classes(arrays["classes"]) if named else Attributes(_count(document["attributes"]))
             signs = check_signs(arrays["signs"], len(public))
             if signs.shape[1] != labels.rows:
                 raise InputError(f"the public data answer {signs.shape[1]} questions; there are {labels.rows}.")
-            return cls(LinearTraining(**document["training"]), standardiser, public, labels, signs)
+            return cls(LinearTraining(**document["training"]), standardiser, public, labels, signs, seed=seed)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise MessageError(f"the task of this run cannot be understood: {error}") from None
 
@@ -194,6 +199,7 @@ class TaskOptions(SumOptions):
     passes: int | None = None
     clusters: int = 8
     most_samples: int = 100_000
+    seed: int = 0
 
     @property
     def selection(self) -> dict[str, Any]:
@@ -241,7 +247,7 @@ def classifier_task(public: Pair, validation: Pair | None, owners: int, options:
         error_feedback=FEEDBACK if options.share < 1 else 1.0,
     )
     standardiser = Standardiser.fit(X)
-    task = Task(training, standardiser, standardiser.apply(X), labels, labels.signs(y))
+    task = Task(training, standardiser, standardiser.apply(X), labels, labels.signs(y), seed=options.seed)
     learner = task.learner("", lambda: None, _held_out(validation, standardiser, X.shape[1]))
     return ServedTask(options, task, learner, labels.rows * (X.shape[1] + 1), LARGEST_WEIGHT)
 
@@ -257,7 +263,7 @@ def cluster_task(public: NDArray[Any], validation: Pair | None, options: TaskOpt
         passes=1 if options.passes is None else options.passes,
     )
     standardiser = Standardiser.fit(X)
-    task = Task(training, standardiser, standardiser.apply(X), clusters=options.clusters)
+    task = Task(training, standardiser, standardiser.apply(X), clusters=options.clusters, seed=options.seed)
     learner = task.learner("", lambda: None, _held_out(validation, standardiser, X.shape[1]))
     size = options.clusters * (X.shape[1] + 1)
     return ServedTask(options, task, learner, size, 4.0 * max(options.most_samples, 16))
@@ -307,9 +313,7 @@ class TaskState:
             raise CorruptFileError(f"{path} does not hold where a run stands: {error}.") from None
 
 
-def run_task(
-    served: ServedTask, server: SumServer, *, rounds: int, seed: int, on_report: OnReport | None = None
-) -> TaskState:
+def run_task(served: ServedTask, server: SumServer, *, rounds: int, on_report: OnReport | None = None) -> TaskState:
     """Play the rounds that are left of a run, and keep the state after each."""
     if config_digest(served.task.to_bytes()) != server.terms.config:
         raise InputError("this run began with other settings or public data. Give the same, or another label.")
@@ -317,11 +321,11 @@ def run_task(
     if path.exists():
         state = TaskState.load(path)
     else:
-        first = learner.first(seed)
+        first = learner.first(served.task.seed)
         state = TaskState(first, learner.score(first))
     while len(state.rounds) < rounds:
         begun, number = time.monotonic(), len(state.rounds) + 1
-        result = server.play(number, (pack_arrays({"shared": state.shared}),))
+        result = server.play(number, lesson(state.shared))
         shared = learner.combine(state.shared, result)
         missing = [name for name in server.terms.members if name not in result.contributors]
         refused = {name: server.refused.get(name, _SILENT) for name in missing}  # one may have come in later
@@ -333,17 +337,25 @@ def run_task(
     return state
 
 
+def lesson(shared: Array) -> tuple[bytes, bytes]:
+    """Return what members learn from in a round: the digest of the shared model, and the model, written in one way."""
+    return weights_digest([shared]), (shared.astype("<f8") + 0.0).tobytes()
+
+
 def learn(handler: MemberHandler, parts: Sequence[bytes], load: Load) -> bytes:
     """Do a member's part of a round: learn from what `load` returns, and return the signed reply."""
-    if len(parts) != 3:
-        raise MessageError("a call to learn has three parts.")
+    if len(parts) != 4:
+        raise MessageError("a call to learn has four parts.")
 
-    def propose(config: bytes, round: int, memory: Memory, seed: int) -> Proposal:
-        task = Task.from_bytes(config)
-        shared = unpack_arrays(parts[2]).get("shared")
-        if shared is None or shared.dtype != np.float64 or shared.shape != task.shape or not np.isfinite(shared).all():
+    def propose(config: bytes, round: int, memory: Memory) -> Proposal:
+        task, members = Task.from_bytes(config), handler.member(parts[0].decode()).terms.members
+        if len(parts[3]) != 8 * math.prod(task.shape):
             raise MessageError("the shared model is not one of this task.")
+        shared = np.frombuffer(parts[3], dtype="<f8").reshape(task.shape).astype(np.float64)
+        if not np.isfinite(shared).all() or lesson(shared) != (parts[2], parts[3]):
+            raise MessageError("the shared model is not finite, or not the one that the call is for.")
         learner = task.learner(handler.name, _fitting(load, task))
+        seed = owner_seed(task.seed, round, members.index(handler.name))
         return learner.propose(handler.name, shared, memory, seed)
 
     return handler.contribute(parts, propose)

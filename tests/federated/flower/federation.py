@@ -88,10 +88,12 @@ class Federation:
     def node(self, name):
         return self.grid.nodes[self.names.index(name) + 1]
 
-    def strategy(self, **settings):
+    def settings(self, **others):
         given = {"home": self.stores[AGGREGATOR].path, "members": self.members_file, "users": len(self.names)}
-        quick = {"key_bits": 1024, "insecure": True, "wait": 0.05, "patience": PATIENCE}
-        return EncryptedFedAvg(**(given | quick | settings))
+        return given | {"key_bits": 1024, "insecure": True, "wait": 0.05, "patience": PATIENCE} | others
+
+    def strategy(self, **settings):
+        return EncryptedFedAvg(**self.settings(**settings))
 
 
 def fedavg(trains, arrays, rounds=1):

@@ -6,8 +6,10 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy import FedAvg
 
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.federated.flower import Encrypted
 from blindsight.federated.flower.transport import pack, unpack
 from blindsight.federated.server import statement_of
 from blindsight.federated.task import propose_update
@@ -101,6 +103,26 @@ def test_a_model_of_ones_own_for_each_member(tmp_path, change):
     assert not report.contributors
     assert "contributions of 1 members" in report.failure
     assert sorted(name for name, why in report.refused.items() if "signed" in why) == ["ann", "bob", "cem"]
+
+
+def test_the_same_weights_in_other_bytes_are_the_same_model(tmp_path):
+    """A second sum of them without bob would tell bob's update."""
+
+    class Again(FedAvg):
+        def configure_train(self, server_round, arrays, config, grid):
+            numbers = numpy_of(START)
+            if server_round > 1:
+                numbers = {"none": np.zeros(0), **{name: array.astype(np.float64) for name, array in numbers.items()}}
+                federation.grid.nodes.pop(2, None)
+            return super().configure_train(server_round, model(**numbers), config, grid)
+
+    federation = Federation(tmp_path, moving(changes()))
+    strategy = Encrypted(Again(fraction_evaluate=0.0), **federation.settings())
+    strategy.start(federation.grid, START, num_rounds=2)
+    first, second = strategy.reports
+    assert first.contributors == MEMBERS
+    assert not second.contributors
+    assert sum("answered this model" in why for why in second.refused.values()) == 3
 
 
 class HostileLink(LocalGrid):

@@ -85,6 +85,7 @@ from blindsight.federated.task import Training, UpdateConfig, propose_update
 from blindsight.files import as_path, exclusive_lock, storage_errors
 from blindsight.learn.rounds import Memory, Proposal
 from blindsight.sums import HIDING_SCHEMES, SCHEMES
+from blindsight.sums.messages import weights_digest
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 ClientAppCallable = Callable[[Message, Context], Message]
@@ -173,8 +174,8 @@ def _trained(
 ) -> bytes:
     """Let the app train, and return the signed reply.
 
-    The aggregator has signed the call together with its last parts, the digests of the arrays and of all that the app
-    gets: from the same arrays a member learns once, whatever config comes with them.
+    The aggregator has signed the call together with its last parts, the digests of the weights and of all that the app
+    gets: from the same weights a member learns once, however they are written and whatever config comes with them.
     """
     if len(parts) != 4:
         raise MessageError("a call to contribute has four parts.")
@@ -184,12 +185,14 @@ def _trained(
             f"a call to contribute is of the type {MessageType.TRAIN!r}, in no group, so that all members ask the same "
             f"function of their apps; this one came with the type {asked[0]!r} and the group {asked[1]!r}."
         )
-    arrays = RecordDict({name: record for name, record in message.content.array_records.items() if name != PARTS})
-    for part, content in ((parts[2], arrays), (parts[3], message.content)):
-        if not hmac.compare_digest(part, content_digest(content)):
-            raise MessageError("the aggregator has signed another model or config than came with its call.")
+    if not hmac.compare_digest(parts[3], content_digest(message.content)):
+        raise MessageError("the aggregator has signed another model or config than came with its call.")
 
-    def propose(config: bytes, round: int, memory: Memory, seed: int) -> Proposal:
+    def propose(config: bytes, round: int, memory: Memory) -> Proposal:
+        records = [record for name, record in message.content.array_records.items() if name != PARTS]
+        weights = weights_digest(value.numpy() for record in records for value in record.values())
+        if not hmac.compare_digest(parts[2], weights):
+            raise MessageError("the aggregator has signed the digest of other weights than came with its call.")
         update = UpdateConfig.from_bytes(config)
         terms = handler.member(parts[0].decode()).terms
         update.check(terms, round)

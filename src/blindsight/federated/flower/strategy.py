@@ -58,6 +58,7 @@ from blindsight.learn.private import Privacy
 from blindsight.learn.rounds import SLOT_BITS
 from blindsight.statement import PrivacyStatement
 from blindsight.sums import SCHEMES, Patience, Terms, statement
+from blindsight.sums.messages import weights_digest
 from blindsight.sums.noise import noised
 
 _LOG = logging.getLogger("flwr")
@@ -270,7 +271,7 @@ class Encrypted(Strategy):
         if content is None:
             return []
         (self._arrays,) = content.array_records.values()
-        signed = content_digest(RecordDict(dict(content.array_records.items()))), content_digest(content)
+        signed = weights_digest([value.numpy() for value in self._arrays.values()]), content_digest(content)
         self._failure = ""
         try:
             calls = server.begin(server_round, signed)

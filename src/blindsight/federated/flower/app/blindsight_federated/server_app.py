@@ -50,8 +50,8 @@ def main(grid: Grid, context: Context) -> None:
     if task not in TASKS:
         raise UnknownNameError("task", task, TASKS)
     store, members = settings.store()
-    served, rounds = _served(settings), settings.whole("rounds")
-    label, number = settings.text("label"), settings.whole("seed")
+    label, number, rounds = settings.text("label"), settings.whole("seed"), settings.whole("rounds")
+    served = _served(settings, int(science(number).integers(2**63)))  # as learning in one process draws it
     transport = GridTransport(grid, members, hello_seconds=settings.number("step-seconds"))
     run = find_run(store, label, seed=number)
     if run is None:
@@ -71,9 +71,8 @@ def main(grid: Grid, context: Context) -> None:
         raise InputError(f"the run {label!r} began with other settings or data. Give the same, or another label.")
     else:
         _LOG.info("The run %r goes on in round %d.", label, run.round)
-    seed = int(science(number).integers(2**63))  # as learning in one process draws it
     traffic: dict[int, Any] = {}
-    server = SumServer(run, transport, settings.patience(), seed=seed, config=served.task.to_bytes())
+    server = SumServer(run, transport, settings.patience(), config=served.task.to_bytes())
 
     def on_report(report: RoundReport) -> None:
         traffic[report.round] = {kind: asdict(part) for kind, part in transport.traffic.items()}
@@ -84,7 +83,7 @@ def main(grid: Grid, context: Context) -> None:
         for name, sentence in report.refused.items():
             _LOG.warning("Round %d: %s is not in the sum: %s", report.round, name, sentence)
 
-    state = run_task(served, server, rounds=rounds, seed=seed, on_report=on_report)
+    state = run_task(served, server, rounds=rounds, on_report=on_report)
     strangers = list(transport.directory.refused.values())
     for sentence in strangers:
         _LOG.warning("A node is not let in: %s", sentence)
@@ -92,8 +91,9 @@ def main(grid: Grid, context: Context) -> None:
         _write(settings.path("out"), served.task, run.terms, state, {"traffic": traffic, "not let in": strangers})
 
 
-def _served(settings: Settings) -> ServedTask:
+def _served(settings: Settings, seed: int) -> ServedTask:
     chosen = TaskOptions(
+        seed=seed,
         scheme=settings.text("scheme"),
         sparsity=None if settings.number("sparsity") < 0 else settings.number("sparsity"),
         share=settings.number("share"),
