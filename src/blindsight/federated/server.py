@@ -54,7 +54,6 @@ from blindsight.sums import (
 from blindsight.sums.engine import Cost, Parts, Response, Transport, ask_generator
 from blindsight.sums.messages import Enrolment, model_digest, read_state, write_state
 from blindsight.sums.roles import Total, read_answer
-from blindsight.sums.scheme import CONTRIBUTE
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 MakeTerms = Callable[[str, tuple[str, ...]], Terms]

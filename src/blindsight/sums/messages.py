@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from blindsight.crypto.signing import SigningKey, verify
 from blindsight.crypto.wire import HEADER_BYTES, MAX_BYTES, Limit, M, Message, announced_bytes, decode, encode
-from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
+from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError, VersionError
 from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, Digest, Name, Terms
 
@@ -342,6 +342,8 @@ def state_errors(path: AnyPath) -> Iterator[None]:
     """Turn what is wrong with the content of a state file into one sentence that names the file."""
     try:
         yield
+    except VersionError as error:
+        raise VersionError(f"{as_path(path).name} was kept by another version of Blindsight: {error}") from error
     except (MessageError, ValueError) as error:
         raise CorruptFileError(f"{path} does not hold what was saved there: {error}") from error
 

@@ -12,6 +12,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.federated.flower.transport import GridTransport
+from blindsight.federated.invite import registered_names
 from blindsight.federated.server import SumServer, find_run, gather_run, statement_of
 from blindsight.federated.task import (
     RoundReport,
@@ -52,7 +53,8 @@ def main(grid: Grid, context: Context) -> None:
     store, members = settings.store()
     label, number, rounds = settings.text("label"), settings.whole("seed"), settings.whole("rounds")
     served = _served(settings, int(science(number).integers(2**63)))  # as learning in one process draws it
-    transport = GridTransport(grid, members, hello_seconds=settings.number("step-seconds"))
+    names = registered_names(settings.path("home"))
+    transport = GridTransport(grid, members, hello_seconds=settings.number("step-seconds"), names=names)
     run = find_run(store, label, seed=number)
     if run is None:
         run = gather_run(
@@ -84,7 +86,7 @@ def main(grid: Grid, context: Context) -> None:
             _LOG.warning("Round %d: %s is not in the sum: %s", report.round, name, sentence)
 
     state = run_task(served, server, rounds=rounds, on_report=on_report)
-    strangers = list(transport.directory.refused.values())
+    strangers = transport.refusals()
     for sentence in strangers:
         _LOG.warning("A node is not let in: %s", sentence)
     if settings.text("out"):
