@@ -126,6 +126,39 @@ def test_strategies_that_need_single_updates_are_refused(tmp_path):
         type("Both", (EncryptedFedAvg, flower.FedAdam), {})
 
 
+class Guarded(FedAvg):
+    """A strategy that plays its rounds through a method of its own, and lets nobody but itself write to it."""
+
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        self.played = 0
+        self.__dict__["closed"] = True
+
+    def __setattr__(self, name, value):
+        if "closed" in self.__dict__ and name != "played":
+            raise AttributeError(name)
+        super().__setattr__(name, value)
+
+    def start(self, grid, *arguments, **named):
+        return self.play(grid, *arguments, **named)
+
+    def play(self, *arguments, **named):
+        assert isinstance(self, Guarded)
+        self.played += 1
+        return super().start(*arguments, **named)
+
+
+def test_a_wrapped_strategy_is_never_written_to(tmp_path):
+    federation = Federation(tmp_path, pulled)
+    own = Guarded(fraction_evaluate=0.0)
+    before = dict(own.__dict__)
+    strategy = encrypted(federation, own)
+    result = strategy.start(federation.grid, START, num_rounds=2)
+    assert [report.contributors for report in strategy.reports] == [MEMBERS, MEMBERS]
+    assert not np.array_equal(numpy_of(result.arrays)["w"], numpy_of(START)["w"])
+    assert own.__dict__ == before | {"played": 1}
+
+
 class Recording(FedAvg):
     """A strategy of an app's own, with a start and an aggregation of its own."""
 

@@ -420,8 +420,8 @@ def pin_app(digest: str) -> None:
             found = hashlib.sha256(fab).hexdigest()
             if not hmac.compare_digest(found, digest):
                 raise PrivacyError(
-                    f"the SuperLink sent the app {found}; this node, with blindsight {software()}, runs {digest} and no "
-                    "other. If both are Blindsight's own, install the same version of blindsight-vision at all parties."
+                    f"the SuperLink sent the app {found}; this node, with blindsight {software()}, runs {digest}. "
+                    "If both are Blindsight's own, install the same version of blindsight-vision at all parties."
                 )
             return install(fab, *others, **named)
 

@@ -25,10 +25,9 @@ of the `metrics` that it named. All of it is added up under the same encryption.
 import inspect
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -178,7 +177,6 @@ class Encrypted(Strategy):
             self.members = members if isinstance(members, Members) else Members.read(members)
             self.store = server_store(home, self.members)
         self.reports: list[SumReport] = []
-        self._inner = {name: getattr(strategy, name) for name in _HOOKS}
         self._begun: tuple[SumServer, GridTransport] | None = None
         self._lost = False  # the key generator no longer knows the run
         self._arrays, self._asked = ArrayRecord(), dict[int, str]()
@@ -211,23 +209,11 @@ class Encrypted(Strategy):
     def start(self, grid: Grid, *arguments: Any, **named: Any) -> Result:
         """Let the wrapped strategy play its rounds, over encrypted sums; the arguments are those of its own `start`."""
         before = len(self.reports)
-        with self._hooked():
-            result = self.strategy.start(grid, *arguments, **named)
+        result = _Delegate(self).start(grid, *arguments, **named)
         played = self.reports[before:]
         if played and not any(report.contributors for report in played):
             raise PrivacyError(f"none of {len(played)} rounds gave a sum, so there is no model. {_reasons(played[-1])}")
         return result
-
-    @contextmanager
-    def _hooked(self) -> Iterator[None]:
-        """Have the wrapped strategy call this one where it asks and hears members."""
-        for name in _HOOKS:
-            setattr(self.strategy, name, getattr(self, name))
-        try:
-            yield
-        finally:
-            for name in _HOOKS:
-                delattr(self.strategy, name)
 
     def summary(self) -> None:
         names = tuple(f"member {number}" for number in range(self.users))
@@ -236,7 +222,7 @@ class Encrypted(Strategy):
         _LOG.info("\t├──> of at least %d members; %d are waited for", terms.needed, self.users)
         if type(self.strategy).aggregate_train.__module__.partition(".")[0] != "flwr":
             _LOG.warning("\t├──> %s gets one reply: the weighted mean of all.", type(self.strategy).__name__)
-        self._inner["summary"]()
+        self.strategy.summary()
 
     @property
     def statement(self) -> PrivacyStatement:
@@ -292,7 +278,7 @@ class Encrypted(Strategy):
         """Return what the strategy sends to its nodes, the same to all; None if it asks for no training."""
         needed = [getattr(self.strategy, name, 0) for name in ("min_available_nodes", "min_train_nodes")]
         stage = _Stage(range(1, max(members, *needed) + 1))
-        messages = list(self._inner["configure_train"](server_round, arrays, config, stage))
+        messages = list(self.strategy.configure_train(server_round, arrays, config, stage))
         if not messages:
             return None
         first = messages[0].content
@@ -332,7 +318,7 @@ class Encrypted(Strategy):
         missing = self._missing(server, heard)
         refused = {name: sentence for name, sentence in missing.items() if name not in result.contributors}
         self._report(SumReport(server_round, result.contributors, refused, "", mean.examples, mean.clipped, mean.cut))
-        moved, metrics = self._inner["aggregate_train"](server_round, [self._reply(mean)])
+        moved, metrics = self.strategy.aggregate_train(server_round, [self._reply(mean)])
         if metrics is not None:
             metrics["contributors"] = len(result.contributors)
         return moved, metrics
@@ -355,11 +341,11 @@ class Encrypted(Strategy):
         nodes = [present[name] for name in server.terms.members if name in present]
         needed = max(getattr(self.strategy, name, 0) for name in ("min_available_nodes", "min_evaluate_nodes"))
         away = range(-1, -1 - max(0, needed - len(nodes)), -1)  # Flower waits for nodes, and these may never come
-        messages = self._inner["configure_evaluate"](server_round, arrays, config, _Stage([*nodes, *away]))
+        messages = self.strategy.configure_evaluate(server_round, arrays, config, _Stage([*nodes, *away]))
         return [message for message in messages if message.metadata.dst_node_id in nodes]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> Any:
-        return self._inner["aggregate_evaluate"](server_round, replies)
+        return self.strategy.aggregate_evaluate(server_round, replies)
 
     def _run(self) -> tuple[SumServer, GridTransport]:
         if self._begun is None:
@@ -480,6 +466,36 @@ class EncryptedFedAvg(Encrypted):
             raise InputError(f"{name!r} is of Flower's older strategies; here it is {_OLD[name]}.")
         averaging = {name: options.pop(name) for name in inspect.signature(FedAvg).parameters if name in options}
         super().__init__(FedAvg(**averaging), **options)
+
+
+class _Delegate:
+    """Stands for a wrapped strategy while its `start` runs: of the five hooks it has those of `Encrypted`.
+
+    All else is the strategy's. Its methods are called on this object, so that they meet the hooks, too; what they
+    assign, they assign to the strategy.
+    """
+
+    def __init__(self, wrapper: Encrypted) -> None:
+        object.__setattr__(self, "_wrapper", wrapper)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The strategy's: its methods may use `super()` and `isinstance`."""
+        return type(self._wrapper.strategy)
+
+    def __getattr__(self, name: str) -> Any:
+        wrapper = object.__getattribute__(self, "_wrapper")
+        if name in _HOOKS:
+            return getattr(wrapper, name)
+        found = getattr(wrapper.strategy, name)
+        own = isinstance(found, MethodType) and found.__self__ is wrapper.strategy
+        return MethodType(found.__func__, self) if own else found
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._wrapper.strategy, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._wrapper.strategy, name)
 
 
 class _Stage(Grid):
