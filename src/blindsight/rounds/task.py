@@ -1,10 +1,10 @@
 """What the members of a run agree on: what is learned (`Task`), how updates are added up (`Sums`), what is proven
 (`Privacy`).
 
-A `Task` is data and never code: the kind of learner, its settings as plain JSON, public arrays, and the plan of noise if
-there is one. It holds nothing of any member. Its digest is the `config` of the terms, to which everything that is signed
-is bound, and seeds the one public schedule (`sums.support`): a run in one process and one across machines take the same
-positions in the same round. `Task.terms` is the only place where fixed point, capacity, schedule and quorum are
+A `Task` is data and never code: the kind of learner, its settings as plain JSON, public arrays, and the plan of noise
+if there is one. It holds nothing of any member. Its digest is the `config` of the terms, to which everything that is
+signed is bound, and seeds the one public schedule (`sums.support`): a run in one process and one across machines take
+the same positions in the same round, under every scheme. `Task.terms` is the only place where fixed point, capacity, schedule and quorum are
 computed; `Task.check` is what a member compares with the terms that it signs, the epsilon of the noise included.
 """
 
@@ -203,7 +203,7 @@ class Privacy:
     def plan(self, *, members: int, dimension: int, rounds: int, records: int, scheme: str) -> NoisePlan:
         """Return the noise for a number of members, the largest of whom has `records` records."""
         groups = group_count(members) if find_scheme(scheme).threshold else 1
-        plan = NoisePlan.calibrated(
+        return NoisePlan.calibrated(
             epsilon=self.epsilon,
             delta=self.delta,
             unit=self.unit,
@@ -217,7 +217,6 @@ class Privacy:
             reach=float(max(records, 1)) if self.unit == "record" else 1.0,
             groups=groups,
         )
-        return plan
 
     def spend(self, ledger: Ledger, scope: str, plan: NoisePlan) -> None:
         """Charge a ledger for a whole run."""
@@ -284,7 +283,7 @@ class Task:
     def terms(self, sums: Sums, *, run: str, members: Sequence[str]) -> Terms:
         """Return the terms of a run of this task."""
         learner, share = self.learner(), 1.0 if sums.share is None else sums.share
-        dimension, whole = learner.size, {}
+        dimension, whole = learner.size, dict[str, Any]()
         if share < 1:
             whole = {"whole": learner.size, "share": share, "always": learner.always}
             dimension = Schedule(learner.size, BLOCK, share, bytes(16), always=learner.always).size
@@ -316,9 +315,7 @@ class Task:
         if learner.additive:
             return
         if share < 1:
-            raise InputError(
-                f"a mean of models of which a part is sent is not a model; got share={share}. Use share=1."
-            )
+            raise InputError(f"a part of a model cannot be averaged; got share={share}. Use share=1.")
         if isinstance(options, DpheOptions) and options.minimum_per_position != 1:
             raise InputError(
                 "a mean of models with withheld numbers is not a model. Use minimum_per_position=1, as published."

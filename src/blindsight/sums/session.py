@@ -128,8 +128,8 @@ class Session:
     def round(self, updates: Mapping[str, ArrayLike], number: int, *, encoded: bool = False) -> RoundResult:
         """Add up the updates of one round; members without one have dropped out.
 
-        Updates are real weights, or `encoded` by `Terms.integers`. Numbers go up from round to round. A round with too few members or spoilt messages raises: it has given away no
-        more than its sum, and its number is used up.
+        Updates are real weights, or `encoded` by `Terms.integers`. Numbers go up from round to round. A round with too
+        few members or spoilt messages raises: it has given away no more than its sum, and its number is used up.
         """
         self._encode = self.terms.checked if encoded else self.terms.integers
         self._check(updates, number)
