@@ -46,7 +46,6 @@ from blindsight.rounds.task import Pair, Seed, Sums, Task
 from blindsight.statement import PrivacyStatement, facts_table
 from blindsight.sums import Session, Terms
 from blindsight.sums.engine import Cost
-from blindsight.sums.support import Support
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, Integers
 
 Load = Callable[[], Any]
@@ -236,7 +235,7 @@ class RunState:
 class Run:
     """A run of a task over a backend; with a `path`, its state is kept there, and resumed from there.
 
-    `identity` is a fingerprint of what decides the course of the run besides its terms: the members' data, the seed.
+    `identity` is a fingerprint of all that decides the course of the run: the state of another is refused.
     """
 
     def __init__(
@@ -245,7 +244,6 @@ class Run:
         backend: SumBackend,
         *,
         rounds: int,
-        seed: int,
         validation: Pair | None = None,
         path: Path | None = None,
         identity: str = "",
@@ -264,8 +262,8 @@ class Run:
             self.state, held = kept
             backend.restore(held)
         else:
-            first = self.learner.first(seed)
-            self.state = RunState(first, self.learner.score(first), (), seed)
+            first = self.learner.first(task.seed)
+            self.state = RunState(first, self.learner.score(first), (), task.seed)
         if stopping is not None and stopping.criterion == "score" and self.state.first_score is None:
             raise InputError("stopping by score needs validation data. Give some, or stop by step.")
 
@@ -329,7 +327,7 @@ class Recorder(Protocol):
     def recording(self) -> AbstractContextManager[None]:
         """Let what happens meanwhile be recorded, unless a round was recorded before."""
 
-    def look(self, before: Array, sent: Mapping[str, Array], total: RoundSum, support: Support) -> object:
+    def look(self, terms: Terms, before: Array, sent: Mapping[str, Array], total: RoundSum) -> object:
         """See the model before the round, the updates as sent, and their sum."""
 
 
@@ -342,12 +340,11 @@ class LocalSums:
         terms: Terms,
         members: Mapping[str, Load],
         *,
-        seed: int,
         recorder: Recorder | None = None,
         progress: Progress = silent,
         **session: Any,
     ) -> None:
-        self.terms, self._learner, self._seed, self._loads = terms, task.learner(), seed, dict(members)
+        self.terms, self._learner, self._seed, self._loads = terms, task.learner(), task.seed, dict(members)
         self._recorder, self._progress, self._noisy = recorder, progress, task.noise is not None
         self._session = Session(terms, record=recorder, **session)
         self.members = {name: Member(name, terms) for name in terms.members}
@@ -387,7 +384,7 @@ class LocalSums:
             sparsity=None if self._noisy else float(np.mean([sparsity(vector) for vector in whole.values()])),
         )
         if recorder is not None:
-            recorder.look(shared, whole, total, support)
+            recorder.look(self.terms, shared, whole, total)
         return total
 
     def _contributions(self, round: int, shared: Array) -> tuple[dict[str, Integers], dict[str, str]]:
@@ -462,7 +459,8 @@ def run_here(
 ) -> Run:
     """Play a run with all parties in this process, or the rounds that a checkpoint says are left.
 
-    `prints` are fingerprints of the members' data. A finished run may be prolonged.
+    `random_state` gives the task its seed. `prints` are fingerprints of the members' data. A finished run may be
+    prolonged.
     """
     if task.noise is not None and checkpoint is not None:
         raise InputError(
@@ -471,19 +469,21 @@ def run_here(
         )
     if task.noise is not None and recorder is not None:
         raise InputError("a recorded round shows every member's own noise. Record one without privacy.")
-    terms = task.terms(sums, run=secrets.token_hex(8), members=tuple(members))
-    repeatable = int(random_state) if isinstance(random_state, Integral) else None
-    course = [replace(terms, run="-").digest.hex(), repeatable, list(prints)]
-    identity = hashlib.sha256(json.dumps(course).encode()).hexdigest()
-    path = None if checkpoint is None else as_path(checkpoint) / "state.npz"
-    kept = None if path is None else RunState.load(path, identity)
+    names, name, path, identity, kept = tuple(members), secrets.token_hex(8), None, "", None
+    if checkpoint is not None:
+        path, repeatable = as_path(checkpoint) / "state.npz", isinstance(random_state, Integral)
+        course = [task.terms(sums, run="-", members=names).digest.hex(), list(prints)]
+        course.append(int(random_state) if repeatable else None)
+        identity = hashlib.sha256(json.dumps(course).encode()).hexdigest()
+        kept = RunState.load(path, identity)
     seed = int(science(random_state).integers(2**63)) if kept is None else kept[0].seed
-    backend = LocalSums(task, terms, members, seed=seed, recorder=recorder, progress=progress)
+    task = replace(task, seed=seed)
+    terms = task.terms(sums, run=name, members=names)
+    backend = LocalSums(task, terms, members, recorder=recorder, progress=progress)
     run = Run(
         task,
         backend,
         rounds=rounds,
-        seed=seed,
         validation=validation,
         path=path,
         identity=identity,

@@ -252,13 +252,15 @@ class _TaskMessage(Message, name="rounds/task.1"):
 class Task:
     """What is learned, as data.
 
-    `settings` are the learner's own, as plain JSON, `arrays` what is public: rows, standardiser, classes. With `noise`,
-    `delta` is what its epsilon is stated for.
+    `settings` are the learner's own, as plain JSON, `arrays` what is public: rows, standardiser, classes. From `seed`
+    every member derives its own for a round (`rounds.member.member_seed`). With `noise`, `delta` is what its epsilon is
+    stated for.
     """
 
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     arrays: Arrays = field(default_factory=dict, repr=False)
+    seed: int = 0
     noise: NoisePlan | None = None
     delta: float = 0.0
 
@@ -363,7 +365,7 @@ class Task:
 
     def to_bytes(self) -> bytes:
         """Return what members elsewhere need to learn."""
-        document = {"settings": dict(self.settings), "delta": self.delta}
+        document = {"settings": dict(self.settings), "seed": self.seed, "delta": self.delta}
         if self.noise is not None:
             document["noise"] = self.noise.to_dict()
         text = json.dumps(document, sort_keys=True, allow_nan=False).encode()
@@ -381,12 +383,15 @@ class Task:
                 kind=message.kind,
                 settings=document["settings"],
                 arrays=unpack_arrays(message.arrays),
+                seed=document["seed"],
                 noise=noise,
                 delta=document["delta"],
             )
+            if type(task.seed) is not int or task.seed < 0:
+                raise InputError(f"seed must be a whole number of at least 0; got {task.seed!r}.")
             task.learner()
             if task.to_bytes() != data:
-                raise MessageError("it is not written as tasks are.")
+                raise MessageError("the task of this run is not written as tasks are.")
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise MessageError(f"the task of this run cannot be understood: {error}") from None
         return task
