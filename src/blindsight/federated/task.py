@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.wire import Limit, Message, decode, encode
 from blindsight.data.features import Standardiser
-from blindsight.data.study import speaking_of
+from blindsight.data.sites import error_context
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.federated.node import MemberHandler, config_digest
 from blindsight.federated.server import SumServer
@@ -230,7 +230,7 @@ class ServedTask:
 
 def classifier_task(public: Pair, validation: Pair | None, owners: int, options: TaskOptions) -> ServedTask:
     """Return the task of linear classification of the classes, or attributes, of the public data."""
-    with speaking_of("the public data"):
+    with error_context("the public data"):
         X, y = check_pair(public)
         labels: Labels = Attributes(y.shape[1]) if y.ndim == 2 else Classes(np.unique(y))
     samples = len(X) * (owners + 1)
@@ -248,7 +248,7 @@ def classifier_task(public: Pair, validation: Pair | None, owners: int, options:
 
 def cluster_task(public: NDArray[Any], validation: Pair | None, options: TaskOptions) -> ServedTask:
     """Return the task of clustering that begins among the public samples."""
-    with speaking_of("the public data"):
+    with error_context("the public data"):
         X = check_features(public, precision="wide")
     if not 1 <= options.clusters <= len(X):
         raise InputError(f"clusters must be in 1 ... {len(X)}, the public samples; got {options.clusters}.")
@@ -266,7 +266,7 @@ def cluster_task(public: NDArray[Any], validation: Pair | None, options: TaskOpt
 def _held_out(validation: Pair | None, standardiser: Standardiser, dimensions: int) -> Pair | None:
     if validation is None:
         return None
-    with speaking_of("the validation data"):
+    with error_context("the validation data"):
         features, answers = check_pair(validation, dimensions)
     return standardiser.apply(features), answers
 
