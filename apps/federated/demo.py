@@ -24,7 +24,7 @@ from apps.federated.deployment.federation import LocalFederation
 from apps.federated.deployment.loopback import Loopback
 from blindsight.data.faces import faces
 from blindsight.data.features import pipeline
-from blindsight.data.study import Study, divide
+from blindsight.data.sites import Study, divide
 from blindsight.errors import BlindsightError, ServiceError
 from blindsight.learn import FederatedClassifier
 from blindsight.learn.model import LinearModel

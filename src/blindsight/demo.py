@@ -21,7 +21,7 @@ from blindsight.data.catalogue import catalogue
 from blindsight.data.embedding import Embedding
 from blindsight.data.features import FeaturePipeline
 from blindsight.data.partition import train_test
-from blindsight.data.study import Study, divide
+from blindsight.data.sites import Study, divide
 from blindsight.dp import Census, Ledger, census
 from blindsight.files import as_path, atomic_writer
 from blindsight.learn.comparison import round_costs

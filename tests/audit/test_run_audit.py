@@ -13,7 +13,7 @@ from blindsight.audit.leakage.schemes import attack_view, author, view_finding
 from blindsight.audit.membership import margin_fit
 from blindsight.audit.run_audit import RebuiltRun, draw_owners, plan_run
 from blindsight.data import load, pipeline
-from blindsight.data.study import Study, divide
+from blindsight.data.sites import Study, divide
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.learn.estimators import FederatedClassifier
 from blindsight.learn.recording import RecordedRound

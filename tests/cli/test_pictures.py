@@ -9,7 +9,7 @@ from PIL import Image
 
 from blindsight.audit.run_audit import RebuiltRun
 from blindsight.data import Dataset, load
-from blindsight.data.study import Study, gather
+from blindsight.data.sites import Study, gather
 from blindsight.errors import CorruptFileError, DataError, InputError
 from blindsight.federated.task import Task, TaskOptions, classifier_task
 from blindsight.learn import FederatedClassifier, load_model

@@ -6,7 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import pytest
 
-from blindsight.data.study import Study
+from blindsight.data.sites import Study
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.learn.comparison import MASK_WAVES, choose_scheme, compare, contest, round_costs
 from blindsight.sums import OWN_SCHEMES as SCHEMES

@@ -42,7 +42,7 @@ from blindsight.data.dataset import Dataset
 from blindsight.data.features import Standardiser, reading_side
 from blindsight.data.partition import Division
 from blindsight.data.pixels import PixelFeatures
-from blindsight.data.study import Sites, Study, divide
+from blindsight.data.sites import Sites, Study, divide
 from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, MessageError
 from blindsight.files import cache_folder
 from blindsight.learn.linear import LARGEST_WEIGHT

@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands shoul
 
     from blindsight.data import Dataset
     from blindsight.data.partition import Division, Sharing
-    from blindsight.data.study import Sites, Study
+    from blindsight.data.sites import Sites, Study
     from blindsight.learn.comparison import Choice
     from blindsight.learn.estimators import FederatedClassifier
     from blindsight.learn.model import PictureModel, Pictures
@@ -77,7 +77,7 @@ class Own:
 
     def sites(self, collected: Collected, sharing: str | None = None) -> "Sites | None":
         """Return where the owners' own pictures lie, or None where they share one collection out."""
-        from blindsight.data.study import Sites
+        from blindsight.data.sites import Sites
         from blindsight.learn.owners import name_owners
 
         if not self.owner:
@@ -647,7 +647,7 @@ def _study(
     """Return everybody's features, and how pictures become such, unless they came ready-made."""
     from blindsight.data import pipeline
     from blindsight.data.features import reading_side
-    from blindsight.data.study import Study
+    from blindsight.data.sites import Study
     from blindsight.learn.model import Pictures
 
     made = pipeline(seen.features, components=seen.components, random_state=collected.seed)
@@ -672,7 +672,7 @@ def _divided(
     sharing: "Sharing | None" = None,
 ) -> "tuple[Dataset, Division]":
     """Return all pictures and whose are whose: shared out, or the owners' own."""
-    from blindsight.data.study import divide
+    from blindsight.data.sites import divide
 
     if sites is not None:
         dataset, division = sites.read(attributes, side=side, random_state=collected.seed, progress=progress)

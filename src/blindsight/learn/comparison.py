@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from blindsight.data.features import Standardiser
-from blindsight.data.study import Study
+from blindsight.data.sites import Study
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.learn import baselines
 from blindsight.learn.estimators import FederatedClassifier

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.data.study import speaking_of
+from blindsight.data.sites import error_context
 from blindsight.errors import DataError, InputError
 from blindsight.learn.model import Floats
 from blindsight.validation import check_features
@@ -68,7 +68,7 @@ def survey(loads: Mapping[str, Load], check: Callable[[Any], tuple[NDArray[Any],
     """Check everybody's data before a run; return how many samples there are and a fingerprint of each one's data."""
     samples, prints = 0, []
     for name, load in loads.items():
-        with speaking_of(name):
+        with error_context(name):
             arrays = check(load())
         samples += len(arrays[0])
         prints.append(_fingerprint(arrays))

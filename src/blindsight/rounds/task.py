@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.wire import Limit, Message, decode, encode
+from blindsight.data.sites import MIN_MEMBERS
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.files import pack_arrays, unpack_arrays
@@ -40,7 +41,6 @@ Arrays = Mapping[str, NDArray[Any]]
 Pair = tuple[NDArray[Any], NDArray[Any]]
 Seed = int | np.random.Generator | None
 
-MIN_MEMBERS = 3
 SLOT_BITS = 32
 _FINEST, _WIDE_FINEST = 24, 50  # fraction bits, of slots of up to 32 bits and of wider ones
 
@@ -103,6 +103,25 @@ class Sums:
         if not isinstance(sums, str):
             raise InputError(f"sums must be the name of a scheme or Sums(...); got {type(sums).__name__}.")
         return cls(scheme=sums)
+
+    @classmethod
+    def sending(cls, scheme: str, *, sparsity: float | None = None, **options: Any) -> "Sums":
+        """Return sums of which members do not send a share of `sparsity`: by a schedule, or by a scheme for that.
+
+        `options` are those of schemes for sparse updates; None is the usual, and others take no notice of them.
+        """
+        kind = find_scheme(scheme).options
+        if sparsity is not None and not 0 <= sparsity < 1:
+            raise InputError(f"sparsity must be in [0, 1); got {sparsity}.")
+        if kind is None:
+            if options.get("minimum_per_position") not in (None, 1):
+                raise InputError(
+                    f"{scheme} adds whole vectors and does not count who changed a position; got minimum_per_position="
+                    f"{options['minimum_per_position']}. Use dphe or block-dphe."
+                )
+            return cls(scheme=scheme, share=None if sparsity is None else 1 - sparsity)
+        given = {name: value for name, value in {"sparsity": sparsity, **options}.items() if value is not None}
+        return cls(scheme=scheme, options=kind(**given))
 
     def with_share(self, usual: float) -> "Sums":
         """Return these sums with a share: the usual one, or 1 under schemes for sparse updates, if none was named."""

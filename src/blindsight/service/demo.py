@@ -37,7 +37,7 @@ from blindsight.audit import papers
 from blindsight.audit.inversion import VIEWS, portraits
 from blindsight.data import Dataset, FeaturePipeline, PixelFeatures, extract, load, pipeline
 from blindsight.data.faces import ATTRIBUTES
-from blindsight.data.study import Study, divide
+from blindsight.data.sites import Study, divide
 from blindsight.errors import BlindsightError, InputError, MissingExtraError, UnknownNameError
 from blindsight.files import AnyPath, as_path, atomic_writer, cache_folder, storage_errors
 from blindsight.learn.comparison import ComparisonRow, ContestRow, compare, contest, installed_schemes, round_costs
