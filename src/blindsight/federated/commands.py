@@ -232,7 +232,7 @@ def run_app(home: Path, settings: Mapping[str, ConfigValue]) -> None:
     if federation.app != OWN_APP:
         raise InputError(f"the parties of {home} were invited to another app than Blindsight's: use `flwr run`.")
     operator_of(federation)  # leaves the address for `flwr`
-    chosen = {"home": str(home), "members": str(home / "members.toml"), **settings}
+    chosen = {"home": str(home), "members-file": str(home / "members.toml"), **settings}
     command = [program("flwr"), "run", str(APP), CONNECTION, "--stream", "--run-config", configuration(chosen)]
     with _running(command, environment(home / "flower")) as process:
         process.wait()

@@ -6,9 +6,10 @@ killed between any two.
 *What a member insists on*, whatever the server proposes: the key generator whose fingerprint it was told out of band;
 its own quorum of members in a sum, also at every position of a sparse sum; one of the schemes it accepts; keys of full
 length; the task whose digest is in the terms, under terms that carry its noise (`rounds.Task.check`); and calls signed
-by the aggregator that the key generator vouches for (`sums.roles`). In a plain run nobody vouches for anybody: it follows the aggregator that set it up. And it learns
-under the `settings` with which it joined alone: what the carrier, and not the aggregator, tells its app. Members send
-them to the key generator, which sets up a run for those with the same settings: nobody is alone with its own.
+by the aggregator that the key generator vouches for (`sums.roles`). In a plain run nobody vouches for anybody: it
+follows the aggregator that set it up. And it learns under the `settings` with which it joined alone: what the carrier,
+and not the aggregator, tells its app. Members send them to the key generator, which sets up a run for those with the
+same settings: nobody is alone with its own.
 
 *Nothing that it learned is lost on the way.* The member of a run is the same object as in one process
 (`rounds.Member`), with its memory on disk: an update is there before it leaves, and stays until the signed answer of
@@ -37,7 +38,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -171,7 +172,7 @@ class MemberNode:
             if shared.dtype.kind != "f" or not np.isfinite(shared).all() or lesson(shared) != (parts[2], parts[3]):
                 raise MessageError("the shared model is not finite, or not the one that the call is for.")
             seed = member_seed(task.seed, round, terms.members.index(self.name))
-            return task.learner().update(load(), shared, memory, seed)
+            return task.learner().update(_fitting(load(), task), shared, memory, seed)
 
         return self.contribute(parts, update)
 
@@ -440,6 +441,14 @@ def _outvoted(settings: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
 def _only(entries: tuple[str, ...], others: tuple[str, ...]) -> str:
     """Return which entries the others do not have, cut short and without what a terminal might obey."""
     return repr(", ".join(sorted({*entries} - {*others})))[1:-1][:_MOST_CHARACTERS] or "nothing more"
+
+
+def _fitting(data: Any, task: Task) -> Any:
+    """Return a member's data; of features unlike the task's the server may read how many columns they have."""
+    shape, columns = np.shape(data[0] if isinstance(data, tuple) else data), len(task.arrays["mean"])
+    if len(shape) == 2 and shape[1] != columns:
+        raise MessageError(f"features must have {columns} columns; got {shape[1]}.")
+    return data
 
 
 def joined_terms(folder: Path) -> Terms:

@@ -17,7 +17,7 @@ from blindsight.sums import KeyGenerator, Terms
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptRun:
+class StoredRun:
     """One run; `stands`: how far it has come, or why it cannot be read; `record`: what the key generator opened."""
 
     name: str
@@ -29,18 +29,18 @@ class KeptRun:
     record: tuple[str, ...] = ()
 
 
-def kept_runs(store: KeyStore) -> list[KeptRun]:
+def list_runs(store: KeyStore) -> list[StoredRun]:
     folder = store.path / "runs"
     if not folder.exists():
         return []
     with storage_errors("read", folder):
         folders = [path for path in folder.iterdir() if path.is_dir()]
-    return sorted((_kept(store, path) for path in folders), key=lambda run: (run.name, run.folder))
+    return sorted((_stored(store, path) for path in folders), key=lambda run: (run.name, run.folder))
 
 
-def forget_run(store: KeyStore, name: str) -> tuple[KeptRun, int]:
+def delete_run(store: KeyStore, name: str) -> tuple[StoredRun, int]:
     """Delete the run of this name, or in the folder of this name; return what it was, and how many files it had."""
-    runs = kept_runs(store)
+    runs = list_runs(store)
     found = [run for run in runs if run.folder.name == name] or [run for run in runs if run.name == name]
     if not found:
         raise UnknownNameError("run", name, [run.name for run in runs])
@@ -56,14 +56,14 @@ def forget_run(store: KeyStore, name: str) -> tuple[KeptRun, int]:
     return run, files
 
 
-def _kept(store: KeyStore, folder: Path) -> KeptRun:
+def _stored(store: KeyStore, folder: Path) -> StoredRun:
     try:
         terms, stands, record = _read(store, folder)
     except BlindsightError as error:
-        return KeptRun(name=folder.name, folder=folder, stands=str(error))
+        return StoredRun(name=folder.name, folder=folder, stands=str(error))
     if terms is None:
-        return KeptRun(name=folder.name, folder=folder, stands=stands)
-    return KeptRun(
+        return StoredRun(name=folder.name, folder=folder, stands=stands)
+    return StoredRun(
         name=terms.run if terms.run.isprintable() else folder.name,  # a server's word, which a terminal might obey
         folder=folder,
         scheme=terms.scheme,
@@ -78,7 +78,7 @@ def _read(store: KeyStore, folder: Path) -> tuple[Terms | None, str, tuple[str, 
     """Return the terms of a run, how far it has come, and what was opened; who keeps it, its files tell."""
     there = {path.name for path in folder.iterdir()}
     if "joined" in there:
-        return joined_terms(folder), "set up" if "config" in there else "enrolled", ()
+        return joined_terms(folder), "set up" if "task" in there else "enrolled", ()
     if "generator" in there:
         generator = KeyGenerator.load(folder / "generator")
         return generator.terms, "opened", generator.log

@@ -21,8 +21,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
 from blindsight.crypto.wire import Message, decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.federated.identity import KeyStore, PublicIdentity, Text, verify_signed
@@ -182,7 +180,9 @@ def load_run(store: KeyStore, label: str, *, seed: int) -> RunStore | None:
 # How a run begins
 
 
-def wait_for_members(transport: IdentifyingTransport, *, wanted: int, seconds: float, keyed: bool = True) -> tuple[str, ...]:
+def wait_for_members(
+    transport: IdentifyingTransport, *, wanted: int, seconds: float, keyed: bool = True
+) -> tuple[str, ...]:
     """Wait until `wanted` members and the key generator are there; with fewer after so many seconds, it raises."""
     until = time.monotonic() + seconds
     while True:
@@ -516,9 +516,7 @@ def statement_of(terms: Terms) -> PrivacyStatement:
     if terms.traits.threshold:
         also_sees[KEY_GENERATOR] = "who takes part, and the keys that verify their signatures: it is the registrar"
         also_assumed = (_REGISTRAR, *also_assumed)
-    return replace(
-        said, who_sees={**said.who_sees, **also_sees}, assumptions=(*said.assumptions, *also_assumed)
-    )
+    return replace(said, who_sees={**said.who_sees, **also_sees}, assumptions=(*said.assumptions, *also_assumed))
 
 
 _APP = "nodes run the app they mean to run: Flower's SuperLink sends the app's code to the nodes"

@@ -75,7 +75,13 @@ class AppLearner:
     additive = True
 
     def __post_init__(self) -> None:
-        for name, kind in {"numbers": int, "block": int, "max_examples": int, "weighted_by": str, "scheduled": bool}.items():
+        for name, kind in {
+            "numbers": int,
+            "block": int,
+            "max_examples": int,
+            "weighted_by": str,
+            "scheduled": bool,
+        }.items():
             if type(value := getattr(self, name)) is not kind:
                 raise InputError(f"{name} must be of type {kind.__name__}; got {value!r}.")
         if not 0 <= self.sparsity < 1:
@@ -171,7 +177,7 @@ class AppLearner:
     def mean(self, total: RoundSum, terms: Terms) -> MeanUpdate:
         """Return what the sum of a round tells.
 
-        Weights are above 0 and at most 1. If their sum shows that one was not, the mean would be its member's to choose.
+        Weights are above 0 and at most 1. If their sum shows that one was not, its member could choose the mean.
         """
         contributors = len(total.contributors)
         if self.noise is not None:

@@ -29,7 +29,7 @@ The node-config says who this node is:
 | `quorum` | all | sums of fewer members are refused, at least 3 (default 3) |
 | `minimum-per-position` | members | sparse sums of fewer members at a position are refused (default 1) |
 | `schemes` | members | the schemes it takes part in, separated by commas (default: all but plain) |
-| `privacy-epsilon` | members | runs that do not prove an epsilon of at most this much are refused (default: none is asked) |
+| `privacy-epsilon` | members | runs that prove no epsilon of at most this much are refused (default: none is) |
 | `insecure` | all | true allows keys of 1024 bits: for tests alone |
 
 *In Flower's simulation* one more mod is needed, and no keys, files or node-configs::

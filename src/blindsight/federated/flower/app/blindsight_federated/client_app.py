@@ -10,8 +10,8 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from blindsight.federated.flower.mod import answer
-from blindsight.federated.node import MemberHandler
-from blindsight.federated.task import learn
+from blindsight.federated.node import MemberNode
+from blindsight.learn import classifier, kmeans, private  # noqa: F401  (the kinds of tasks that this node learns)
 
 from .settings import read_features, read_pair
 
@@ -27,7 +27,7 @@ def handle(message: Message, context: Context) -> Message:
     def load() -> Any:
         return read(str(config.get("data", "")), "this member's data")
 
-    def contribute(handler: MemberHandler, parts: tuple[bytes, ...]) -> list[bytes]:
-        return [learn(handler, parts, load)]
+    def contribute(node: MemberNode, parts: tuple[bytes, ...]) -> list[bytes]:
+        return [node.learn(parts, load)]
 
     return answer(message, context, {"contribute": contribute})
