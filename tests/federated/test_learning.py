@@ -6,12 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from blindsight.crypto.wire import encode
-from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError
-from blindsight.federated.server import SumServer, begin_run
 from blindsight.federated.task import (
     Task,
     TaskOptions,
@@ -26,6 +20,12 @@ from blindsight.federated.task import (
     propose_update,
     run_task,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blindsight.crypto.wire import encode
+from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError
+from blindsight.federated.server import RemoteSums, set_up
 from blindsight.files import pack_arrays
 from blindsight.learn import FederatedClassifier, FederatedKMeans
 from blindsight.learn.rounds import Memory
@@ -57,7 +57,7 @@ class School(Parties):
         return handle
 
     def found(self, served):
-        run, _ = begin_run(
+        run, _ = set_up(
             self.stores[AGGREGATOR],
             self.network,
             self.identities,
@@ -67,7 +67,7 @@ class School(Parties):
         return self.server(run, served)
 
     def server(self, run, served):
-        return SumServer(run, self.network, PATIENCE, config=served.task.to_bytes())
+        return RemoteSums(run, self.network, PATIENCE, config=served.task.to_bytes())
 
 
 def pictures(seed, *, samples=30, attributes=0):

@@ -13,9 +13,10 @@ from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.federated.commands import APP
 from blindsight.federated.flower.app.blindsight_federated import client_app, server_app
 from blindsight.federated.flower.app.blindsight_federated.settings import Settings
-from blindsight.federated.flower.mod import handler_of
+from blindsight.federated.flower.mod import node_of
 from blindsight.learn.clustering import ClusterModel
 from blindsight.learn.model import LinearModel
+from blindsight.rounds import Run
 from tests.federated.flower.localgrid import LocalGrid, LocalNode
 from tests.federated.parties import make_store
 
@@ -46,6 +47,10 @@ class App:
         return json.loads((self.federation.out / "report.json").read_text())
 
 
+def interrupted(*arguments):
+    raise KeyboardInterrupt
+
+
 @pytest.fixture
 def app(tmp_path):
     return App(tmp_path)
@@ -63,7 +68,7 @@ def test_a_classifier_is_learned_and_kept(app, scheme):
 
 
 def test_clusters_are_found_and_kept(app):
-    report = app.run(task="k-means", clusters=3, rounds=3, sparsity=0.0, scheme="bfv")
+    report = app.run(task="k-means", clusters=3, rounds=3, share=1.0, scheme="bfv")
     assert report["rounds"][-1]["score"] > 0.3
     assert ClusterModel.load(app.federation.out / "model.npz").centroids.shape == (3, 12)
 
@@ -74,12 +79,14 @@ def test_a_run_asked_for_again_goes_on(app):
     assert longer["rounds"][0] == first["rounds"][0]
     assert len(longer["rounds"]) == 3
     with pytest.raises(InputError, match="other settings"):
-        app.run(rounds=4, sparsity=0.5)
+        app.run(rounds=4, share=0.5)
     assert len(app.run(rounds=1, label="another")["rounds"]) == 1
 
 
-def test_a_run_goes_on_with_its_own_seed_and_public_data_alone_also_before_its_first_round(app):
-    app.run(rounds=0, scheme="bfv")
+def test_a_run_goes_on_with_its_own_seed_and_public_data_alone_also_before_its_first_round(app, monkeypatch):
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Run, "play", interrupted)
+        app.run(rounds=1, scheme="bfv")
     with pytest.raises(InputError, match="seed 0; got 1"):
         app.run(rounds=1, scheme="bfv", seed=1)
     public = Path(str(app.federation.run_config()["public"]))
@@ -118,9 +125,9 @@ def data_of_dan(app, **arrays):
 def test_the_server_is_told_of_other_dimensions(tmp_path, task):
     app = App(tmp_path)
     data_of_dan(app, features=np.zeros((40, 5)), labels=np.zeros(40, dtype=np.int64))
-    report = app.run(task=task, clusters=3, rounds=1, scheme="bfv", sparsity=0.0)
-    assert list(report["rounds"][0]["refused"]) == ["dan"]
-    assert "12 columns; got 5" in report["rounds"][0]["refused"]["dan"]
+    report = app.run(task=task, clusters=3, rounds=1, scheme="bfv")
+    assert list(report["rounds"][0]["missing"]) == ["dan"]
+    assert "12 columns; got 5" in report["rounds"][0]["missing"]["dan"]
 
 
 def lie_to(node, run_config):
@@ -136,7 +143,7 @@ def lie_to(node, run_config):
 @pytest.mark.parametrize("task", ["classifier", "k-means"])
 def test_a_run_config_that_the_superlink_changes_at_some_nodes_changes_no_update(app, task):
     """Of the run config this app reads on nodes alone how to read the data: it fails, or does the same."""
-    settings = {"task": task, "clusters": 3, "rounds": 1, "scheme": "bfv", "sparsity": 0.0}
+    settings = {"task": task, "clusters": 3, "rounds": 1, "scheme": "bfv"}
     kept = []
     for lie in ({}, {"passes": 7, "rounds": 0, "task": "another" if task == "classifier" else task}):
         lie_to(app.nodes[2], lie)
@@ -144,19 +151,19 @@ def test_a_run_config_that_the_superlink_changes_at_some_nodes_changes_no_update
         kept.append((app.federation.out / "model.npz").read_bytes())
     assert kept[0] == kept[1]
     lie_to(app.nodes[2], {"task": "k-means" if task == "classifier" else "classifier"})
-    refused = app.run(**settings, label="another")["rounds"][0]["refused"]
+    refused = app.run(**settings, label="another")["rounds"][0]["missing"]
     assert list(refused) == ["bob"]
 
 
 def test_the_server_is_not_told_where_data_are_or_how_many(tmp_path, caplog):
     app = App(tmp_path)
     path = data_of_dan(app, features=np.zeros((40, 12)), labels=np.zeros(39, dtype=np.int64))
-    refused = app.run(rounds=1, scheme="bfv")["rounds"][0]["refused"]
+    refused = app.run(rounds=1, scheme="bfv")["rounds"][0]["missing"]
     assert "(InputError)" in refused["dan"]
     assert not any(word in refused["dan"] for word in ("39", "40", "data.npz"))
     assert "(39,) for 40" in caplog.text
     path.unlink()
-    refused = app.run(rounds=2, scheme="bfv")["rounds"][1]["refused"]
+    refused = app.run(rounds=2, scheme="bfv")["rounds"][1]["missing"]
     assert "(StorageError)" in refused["dan"]
     assert str(path) not in refused["dan"]
 
@@ -167,12 +174,15 @@ def test_the_server_uses_no_key_store_but_its_own(tmp_path):
     store, members = Settings(given).store()
     assert store.identity.name == "aggregator"
     assert "ann" in members.owners
+    for old, new in (("users", "members"), ("minimum-users", "quorum")):
+        with pytest.raises(InputError, match=f"'{old}'.*'{new}'"):
+            Settings({**given, old: 3})
     with pytest.raises(InputError, match=r"'ann'.*'aggregator'"):
         Settings({**given, "home": str(app.federation.home("ann"))}).store()
     other = tmp_path / "members.toml"
-    other.write_text(Path(given["members"]).read_text().replace('"aggregator"', '"somebody"'))
+    other.write_text(Path(given["members-file"]).read_text().replace('"aggregator"', '"somebody"'))
     with pytest.raises(PrivacyError, match="'aggregator'"):
-        Settings({**given, "members": str(other)}).store()
+        Settings({**given, "members-file": str(other)}).store()
 
 
 PIN = "SHA256:" + "A" * 43
@@ -180,8 +190,8 @@ PIN = "SHA256:" + "A" * 43
 
 def test_a_node_can_insist_on_a_minimum_per_position(tmp_path):
     config = {"home": str(make_store(tmp_path, "ann").path), "key-generator": PIN}
-    assert handler_of(config).minimum_per_position == 1
-    assert handler_of({**config, "minimum-per-position": 3}).minimum_per_position == 3
+    assert node_of(config).minimum_per_position == 1
+    assert node_of({**config, "minimum-per-position": 3}).minimum_per_position == 3
     for wrong in (0, "3", 1.5):
         with pytest.raises(InputError, match="minimum-per-position"):
-            handler_of({**config, "minimum-per-position": wrong})
+            node_of({**config, "minimum-per-position": wrong})

@@ -36,7 +36,7 @@ def test_a_node_that_is_of_another_version_for_a_round_is_missing_from_that_roun
     strategy.start(federation.grid, START, num_rounds=3, evaluate_fn=after)
     others = tuple(name for name in MEMBERS if name != "bob")
     assert [report.contributors for report in strategy.reports] == [MEMBERS, others, MEMBERS]
-    said = strategy.reports[1].refused["bob"]
+    said = strategy.reports[1].missing["bob"]
     assert f"protocol {PROTOCOL} " in said
     assert f"protocol {OTHER} " in said
 

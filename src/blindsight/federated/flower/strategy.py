@@ -150,6 +150,7 @@ class Encrypted(Strategy):
         self._arrays, self._asked = ArrayRecord(), dict[int, str]()
         self._failure: str | None = None  # why the round could not begin; None: nothing is trained in it
         self._declined: set[str] = set()
+        self._learner(1, self.members)  # what cannot be is refused now
 
     def _check_privacy(self) -> None:
         if (self.privacy is None) != (self.rounds is None):

@@ -52,7 +52,8 @@ _GONE = frozenset({3, 4, 5, 8})  # codes of Flower's errors: message, reply or n
 
 
 def pack(kind: str, parts: Sequence[bytes], *, error: str = "") -> RecordDict:
-    head: dict[str, Any] = {"kind": kind, "error": error, "protocol": identity.PROTOCOL, "software": identity.software()}
+    head: dict[str, Any] = {"kind": kind, "error": error}
+    head |= {"protocol": identity.PROTOCOL, "software": identity.software()}
     if sum(map(len, parts)) <= _INLINE:
         return RecordDict({HEAD: ConfigRecord({"parts": list(parts), **head})})
     arrays = {_key(number): Array("uint8", (len(part),), _BYTES, part) for number, part in enumerate(parts)}

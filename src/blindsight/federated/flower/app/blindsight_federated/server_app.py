@@ -111,6 +111,8 @@ def _learning(settings: Settings) -> tuple[Sums, Callable[[int], Task], Pair | N
     sums = _sums(settings).with_share(USUAL_SHARE if privacy is None else 1.0)
     seed = int(science(settings.whole("seed")).integers(2**63))  # as learning in one process draws it
     rounds, records = settings.whole("rounds"), settings.whole("member-records")
+    if rounds < 1 or records < 0:
+        raise InputError(f"rounds must be at least 1 and member-records at least 0; got {rounds} and {records}.")
     if task == "k-means":
         if privacy is not None:
             raise InputError("privacy-epsilon goes with task='classifier'; got task='k-means'.")
