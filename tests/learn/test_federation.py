@@ -5,13 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from sklearn.svm import LinearSVC
-
-from blindsight.data.features import Standardiser
-from blindsight.errors import DataError, InputError, PrivacyError
 from blindsight.learn.estimators import FederatedClassifier
-from blindsight.learn.linear import LinearTraining, local_update, train
-from blindsight.learn.model import class_signs
 from blindsight.learn.rounds import (
     ClippedWarning,
     EarlyStopping,
@@ -22,6 +16,12 @@ from blindsight.learn.rounds import (
     RoundReport,
     fraction_bits,
 )
+from sklearn.svm import LinearSVC
+
+from blindsight.data.features import Standardiser
+from blindsight.errors import DataError, InputError, PrivacyError
+from blindsight.learn.linear import LinearTraining, local_update, train
+from blindsight.learn.model import class_signs
 from blindsight.sums import OWN_SCHEMES as SCHEMES
 from blindsight.sums import open_session
 from blindsight.sums.support import Schedule

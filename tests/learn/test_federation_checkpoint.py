@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from blindsight.learn.estimators import FederatedClassifier
 
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.learn.estimators import FederatedClassifier
 
 ROUNDS = 5
 

@@ -4,6 +4,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from blindsight.learn.estimators import FederatedClassifier, FederatedKMeans
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -12,7 +13,6 @@ from blindsight.data.features import Standardiser
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import write_arrays
 from blindsight.learn.clustering import ClusterModel
-from blindsight.learn.estimators import FederatedClassifier, FederatedKMeans
 from blindsight.learn.model import Attributes, Classes, LinearModel
 from blindsight.metrics import average_precision, balanced_accuracy
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from blindsight.learn.estimators import FederatedKMeans
 
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.learn.clustering import ClusterModel, inertia
-from blindsight.learn.estimators import FederatedKMeans
 from blindsight.sums import OWN_SCHEMES as SCHEMES
 
 CLUSTERS, D = 4, 16

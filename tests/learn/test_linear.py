@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from blindsight.learn.sparsity import Residual
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
@@ -9,7 +10,6 @@ from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
 from blindsight.learn.linear import LinearTraining, local_update, train
 from blindsight.learn.model import attribute_signs, class_signs, decision_function, predict, predict_attributes
-from blindsight.learn.sparsity import Residual
 
 
 def test_standardiser_agrees_with_sklearn_and_keeps_constant_features():

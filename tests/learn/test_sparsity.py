@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from blindsight.learn.sparsity import Residual, search_strength, sparsity, top_blocks, top_entries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blindsight.errors import InputError
-from blindsight.learn.sparsity import Residual, search_strength, sparsity, top_blocks, top_entries
 
 
 def test_top_entries_keeps_exactly_the_largest():

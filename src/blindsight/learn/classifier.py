@@ -21,7 +21,7 @@ sparse classifiers are `papers.dphe.PublishedClassifier`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -195,6 +195,7 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
         `on_round` is called with each `RoundReport`. With privacy, a `ledger` is charged under `scope` before anything
         is learned. `record` keeps the first round with every update in the clear: for audits and demonstrations.
         """
+        self.check()
         self.pictures_: Pictures | None = None
         if isinstance(public, Dataset):
             members, public, validation = self._from_pictures(members, public, validation, progress)
@@ -231,6 +232,18 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
         assert isinstance(learner, LinearLearner | PrivateLearner)
         weights = learner.weights(run.state.shared)
         return self._adopt(LinearModel(weights, learner.standardiser, labels), run, recorder)
+
+    def check(self) -> None:
+        """Refuse parameters that contradict each other, before any data are read."""
+        if self.privacy is not None and not isinstance(self.privacy, Privacy):
+            raise InputError(f"privacy must be Privacy(...) or None; got {type(self.privacy).__name__}.")
+        if self.early_stopping is not None and not isinstance(self.early_stopping, EarlyStopping):
+            raise InputError(f"early_stopping must be EarlyStopping(...) or None; got {self.early_stopping!r}.")
+        if self.rounds < 1:
+            raise InputError(f"rounds must be at least 1; got {self.rounds}.")
+        if self.privacy is not None and self._sums.scheduled:
+            raise InputError(f"with noise every weight is in every round; got share={self._sums.share}. Omit it.")
+        self._training(self._sums, self.ridge)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the class of every sample, or its attributes as 1 and 0."""
@@ -298,7 +311,9 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
             named = {f"member {i}": one for i, one in enumerate(members, start=1)}
         name_members(named)
         if not all(isinstance(one, Dataset) for one in (*named.values(), *([] if test is None else [test]))):
-            raise InputError("where the public data are a dataset of pictures, so are each member's and the validation.")
+            raise InputError(
+                "where the public data are a dataset of pictures, all members' and the validation data are too."
+            )
         if public.labels is None and not self.multilabel:
             raise InputError(f"{public.name} has no classes. To learn its attributes, use multilabel=True.")
         asked = public.attribute_names if self.multilabel else ()
@@ -356,9 +371,7 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
         for name, load in loaders.items():
             with error_context(name):
                 sizes.append(len(read_records(load(), dimensions, labels)[0]))
-        task = private_task(
-            (X, y), labels, self.privacy, sizes=sizes, rounds=self.rounds, scheme=self._sums.scheme
-        )
+        task = private_task((X, y), labels, self.privacy, sizes=sizes, rounds=self.rounds, scheme=self._sums.scheme)
         learner = task.learner()
         assert isinstance(learner, PrivateLearner)
         return task, {name: learner.reader(load) for name, load in loaders.items()}, prints, labels, held_out
