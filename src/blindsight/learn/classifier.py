@@ -44,7 +44,7 @@ from blindsight.data.sites import (
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.files import AnyPath
-from blindsight.learn.linear import LinearLearner, LinearTraining, Loss, train
+from blindsight.learn.linear import ClassWeight, LinearLearner, LinearTraining, Loss, train
 from blindsight.learn.model import (
     Attributes,
     Classes,
@@ -114,7 +114,7 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
     ridge : see `linear.LinearTraining`; None is that of all members' data pooled.
     passes : over a member's data in a round; None is 3.
     batch_size : of mini-batches of the training.
-    class_weight : None, or "balanced" to give rare classes the weight of frequent ones.
+    class_weight : None, "balanced" to give rare classes the weight of frequent ones, or weights by class.
     multilabel : labels are attributes (n, a) with 1, 0 and -1 for unknown, not one class per sample.
     classes : all classes there are, where the public data do not have an example of each.
     error_feedback : the part of what a member did not send that it carries on; None is 0.7 for a schedule, else 1.
@@ -147,7 +147,7 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
         ridge: float | None = None,
         passes: int | None = None,
         batch_size: int = 64,
-        class_weight: Literal["balanced"] | None = None,
+        class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
         multilabel: bool = False,
         classes: ArrayLike | None = None,
         error_feedback: float | None = None,
@@ -243,7 +243,7 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
             raise InputError(f"rounds must be at least 1; got {self.rounds}.")
         if self.privacy is not None and self._sums.scheduled:
             raise InputError(f"with noise every weight is in every round; got share={self._sums.share}. Omit it.")
-        self._training(self._sums, self.ridge)
+        self._training(self._sums, self.ridge, None)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the class of every sample, or its attributes as 1 and 0."""
@@ -335,7 +335,7 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
         if not self.multilabel:
             check_classification_targets(y)
         labels, standardiser = self._labels(np.asarray(y)), Standardiser.fit(X)
-        training = self._training(Sums(scheme="plain"), self.ridge)
+        training = self._training(Sums(scheme="plain"), self.ridge, labels)
         weights = train(standardiser.apply(X), labels.signs(y), training, random_state=self.random_state)
         return self._adopt(LinearModel(weights, standardiser, labels), None)
 
@@ -379,21 +379,29 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
     def _task(self, public: Pair, labels: Labels, sums: Sums, samples: int) -> Task:
         """Return what members learn, from so many samples in all; a subclass may let them learn something else."""
         ridge = public[0].shape[1] / samples if self.ridge is None else self.ridge
-        return classifier_task(public, labels, self._training(sums, ridge))
+        return classifier_task(public, labels, self._training(sums, ridge, labels))
 
-    def _training(self, sums: Sums, ridge: float | None) -> LinearTraining:
-        if self.class_weight not in (None, "balanced"):
-            raise UnknownNameError("class_weight", str(self.class_weight), ("balanced",))
+    def _training(self, sums: Sums, ridge: float | None, labels: Labels | None) -> LinearTraining:
         feedback = FEEDBACK if sums.scheduled else 1.0
         return LinearTraining(
             **sums.selection,
             loss=self.loss,
             ridge=ridge,
-            class_weight="equal" if self.class_weight is None else self.class_weight,
+            class_weight=self._class_weight(labels),
             passes=_PASSES if self.passes is None else self.passes,
             batch_size=self.batch_size,
             error_feedback=feedback if self.error_feedback is None else self.error_feedback,
         )
+
+    def _class_weight(self, labels: Labels | None) -> ClassWeight:
+        wanted = self.class_weight
+        if not isinstance(wanted, Mapping):
+            return "equal" if wanted is None else wanted
+        if labels is None:
+            return "equal"
+        if isinstance(labels, Attributes):
+            raise InputError("weights by class are for classes; got attributes. Use class_weight='balanced'.")
+        return tuple(float(wanted.get(name, 1.0)) for name in labels.names.tolist())
 
     def _labels(self, y: NDArray[Any]) -> Labels:
         if self.multilabel:

@@ -265,7 +265,6 @@ class _Published:
             return {"sparsify": "schedule" if sums.scheduled else "none"}
         if chosen == "strength":
             return {"sparsify": "none", "sparsity": self.sparsity}
-        block = sums.block_size if sums.traits.packed else self.block_size
         return {
             "sparsify": chosen,
             "sparsity": self.sparsity,
@@ -297,7 +296,7 @@ class PublishedClassifier(_Published, FederatedClassifier):
         ridge: float | None = None,
         passes: int | None = None,
         batch_size: int = 64,
-        class_weight: Literal["balanced"] | None = None,
+        class_weight: Any = None,
         multilabel: bool = False,
         classes: Any = None,
         error_feedback: float | None = None,
@@ -334,7 +333,7 @@ class PublishedClassifier(_Published, FederatedClassifier):
 
     def _task(self, public: Pair, labels: Labels, sums: Sums, samples: int) -> Task:
         ridge = public[0].shape[1] / samples if self.ridge is None else self.ridge
-        training = replace(self._training(sums, ridge), **self._selected(sums))
+        training = replace(self._training(sums, ridge, labels), **self._selected(sums))
         if self._chosen() != "strength":
             return classifier_task(public, labels, training)
         net = {"target": self.target, "sparsity": self.sparsity, "l1_ratio": 0.5}
