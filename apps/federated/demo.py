@@ -28,7 +28,7 @@ from blindsight.data.sites import Study, divide
 from blindsight.errors import BlindsightError, ServiceError
 from blindsight.learn import FederatedClassifier
 from blindsight.learn.model import LinearModel
-from blindsight.learn.rounds import Selection
+from blindsight.rounds import Sums
 from blindsight.sums import HIDING_SCHEMES, SPARSE_SCHEMES
 
 ATTRIBUTES = ("smiling", "eyeglasses", "hat", "beard")
@@ -117,8 +117,9 @@ def _keep(found: Path, wanted: Path) -> None:
 
 def _in_one_process(study: Study, options: argparse.Namespace) -> FederatedClassifier:
     """Let the same owners learn in this process."""
-    selection: Selection = "blocks" if options.scheme == "block-dphe" else "topk"
-    classifier = FederatedClassifier(**_settings(options), selection=selection, multilabel=True, ridge=_ridge(study))
+    settings = _settings(options)
+    sums = Sums.sending(settings["scheme"], sparsity=settings["sparsity"])
+    classifier = FederatedClassifier(sums, rounds=options.rounds, multilabel=True, ridge=_ridge(study))
     return classifier.fit(study.owners, public=study.public, validation=study.test)
 
 

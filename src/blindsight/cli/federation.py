@@ -88,8 +88,8 @@ def run_federation(
 ) -> None:
     """Let the parties that have joined learn together; `federation serve` runs meanwhile, on this machine."""
     from blindsight.federated.commands import ConfigValue, run_app
-    from blindsight.learn.comparison import choose_scheme
     from blindsight.learn.model import Pictures
+    from blindsight.sums.scheme import choose_scheme
 
     choose_scheme(scheme)
     for path in (public, *([validation] if validation else [])):

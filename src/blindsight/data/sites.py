@@ -59,8 +59,8 @@ def name_members(members: Mapping[str, MemberData] | Sequence[MemberData]) -> di
         raise InputError(f"members must be a list or a mapping from names to data; got {type(members).__name__}.")
     if len(named) < MIN_MEMBERS:
         raise InputError(
-            f"a run needs at least {MIN_MEMBERS} members; got {len(named)}. With two, each could subtract its own "
-            "update from the sum. For a single data set call fit(X, y) without public data."
+            f"a run needs at least {MIN_MEMBERS} members; got {len(named)}. With two, each could subtract its own from "
+            "the sum. For a single data set call fit(X, y) without public data."
         )
     return {name: _loader(data) for name, data in named.items()}
 
@@ -92,9 +92,9 @@ def check_members_data(
 ) -> tuple[int, list[str]]:
     """Check all data before a run; return the number of samples and a fingerprint of each member's data."""
     samples, prints = 0, []
-    for name, load in loaders.items():
+    for name, loader in loaders.items():
         with error_context(name):
-            arrays = check(load())
+            arrays = check(loader())
         samples += len(arrays[0])
         prints.append(_fingerprint(arrays))
     return samples, prints

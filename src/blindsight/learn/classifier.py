@@ -21,7 +21,7 @@ sparse classifiers are `papers.dphe.PublishedClassifier`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,7 +44,7 @@ from blindsight.data.sites import (
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.files import AnyPath
-from blindsight.learn.linear import LinearLearner, LinearTraining, Loss, train
+from blindsight.learn.linear import ClassWeight, LinearLearner, LinearTraining, Loss, train
 from blindsight.learn.model import (
     Attributes,
     Classes,
@@ -114,7 +114,7 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
     ridge : see `linear.LinearTraining`; None is that of all members' data pooled.
     passes : over a member's data in a round; None is 3.
     batch_size : of mini-batches of the training.
-    class_weight : None, or "balanced" to give rare classes the weight of frequent ones.
+    class_weight : None, "balanced" to give rare classes the weight of frequent ones, or weights by class.
     multilabel : labels are attributes (n, a) with 1, 0 and -1 for unknown, not one class per sample.
     classes : all classes there are, where the public data do not have an example of each.
     error_feedback : the part of what a member did not send that it carries on; None is 0.7 for a schedule, else 1.
@@ -147,7 +147,7 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
         ridge: float | None = None,
         passes: int | None = None,
         batch_size: int = 64,
-        class_weight: Literal["balanced"] | None = None,
+        class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
         multilabel: bool = False,
         classes: ArrayLike | None = None,
         error_feedback: float | None = None,
@@ -195,6 +195,7 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
         `on_round` is called with each `RoundReport`. With privacy, a `ledger` is charged under `scope` before anything
         is learned. `record` keeps the first round with every update in the clear: for audits and demonstrations.
         """
+        self.check()
         self.pictures_: Pictures | None = None
         if isinstance(public, Dataset):
             members, public, validation = self._from_pictures(members, public, validation, progress)
@@ -231,6 +232,18 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
         assert isinstance(learner, LinearLearner | PrivateLearner)
         weights = learner.weights(run.state.shared)
         return self._adopt(LinearModel(weights, learner.standardiser, labels), run, recorder)
+
+    def check(self) -> None:
+        """Refuse parameters that contradict each other, before any data are read."""
+        if self.privacy is not None and not isinstance(self.privacy, Privacy):
+            raise InputError(f"privacy must be Privacy(...) or None; got {type(self.privacy).__name__}.")
+        if self.early_stopping is not None and not isinstance(self.early_stopping, EarlyStopping):
+            raise InputError(f"early_stopping must be EarlyStopping(...) or None; got {self.early_stopping!r}.")
+        if self.rounds < 1:
+            raise InputError(f"rounds must be at least 1; got {self.rounds}.")
+        if self.privacy is not None and self._sums.scheduled:
+            raise InputError(f"with noise every weight is in every round; got share={self._sums.share}. Omit it.")
+        self._training(self._sums, self.ridge, None)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the class of every sample, or its attributes as 1 and 0."""
@@ -298,7 +311,9 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
             named = {f"member {i}": one for i, one in enumerate(members, start=1)}
         name_members(named)
         if not all(isinstance(one, Dataset) for one in (*named.values(), *([] if test is None else [test]))):
-            raise InputError("where the public data are a dataset of pictures, so are each member's and the validation.")
+            raise InputError(
+                "where the public data are a dataset of pictures, all members' and the validation data are too."
+            )
         if public.labels is None and not self.multilabel:
             raise InputError(f"{public.name} has no classes. To learn its attributes, use multilabel=True.")
         asked = public.attribute_names if self.multilabel else ()
@@ -320,7 +335,7 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
         if not self.multilabel:
             check_classification_targets(y)
         labels, standardiser = self._labels(np.asarray(y)), Standardiser.fit(X)
-        training = self._training(Sums(scheme="plain"), self.ridge)
+        training = self._training(Sums(scheme="plain"), self.ridge, labels)
         weights = train(standardiser.apply(X), labels.signs(y), training, random_state=self.random_state)
         return self._adopt(LinearModel(weights, standardiser, labels), None)
 
@@ -356,9 +371,7 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
         for name, load in loaders.items():
             with error_context(name):
                 sizes.append(len(read_records(load(), dimensions, labels)[0]))
-        task = private_task(
-            (X, y), labels, self.privacy, sizes=sizes, rounds=self.rounds, scheme=self._sums.scheme
-        )
+        task = private_task((X, y), labels, self.privacy, sizes=sizes, rounds=self.rounds, scheme=self._sums.scheme)
         learner = task.learner()
         assert isinstance(learner, PrivateLearner)
         return task, {name: learner.reader(load) for name, load in loaders.items()}, prints, labels, held_out
@@ -366,21 +379,29 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
     def _task(self, public: Pair, labels: Labels, sums: Sums, samples: int) -> Task:
         """Return what members learn, from so many samples in all; a subclass may let them learn something else."""
         ridge = public[0].shape[1] / samples if self.ridge is None else self.ridge
-        return classifier_task(public, labels, self._training(sums, ridge))
+        return classifier_task(public, labels, self._training(sums, ridge, labels))
 
-    def _training(self, sums: Sums, ridge: float | None) -> LinearTraining:
-        if self.class_weight not in (None, "balanced"):
-            raise UnknownNameError("class_weight", str(self.class_weight), ("balanced",))
+    def _training(self, sums: Sums, ridge: float | None, labels: Labels | None) -> LinearTraining:
         feedback = FEEDBACK if sums.scheduled else 1.0
         return LinearTraining(
             **sums.selection,
             loss=self.loss,
             ridge=ridge,
-            class_weight="equal" if self.class_weight is None else self.class_weight,
+            class_weight=self._class_weight(labels),
             passes=_PASSES if self.passes is None else self.passes,
             batch_size=self.batch_size,
             error_feedback=feedback if self.error_feedback is None else self.error_feedback,
         )
+
+    def _class_weight(self, labels: Labels | None) -> ClassWeight:
+        wanted = self.class_weight
+        if not isinstance(wanted, Mapping):
+            return "equal" if wanted is None else wanted
+        if labels is None:
+            return "equal"
+        if isinstance(labels, Attributes):
+            raise InputError("weights by class are for classes; got attributes. Use class_weight='balanced'.")
+        return tuple(float(wanted.get(name, 1.0)) for name in labels.names.tolist())
 
     def _labels(self, y: NDArray[Any]) -> Labels:
         if self.multilabel:

@@ -244,7 +244,8 @@ def _batches(n: int, batches: int, generator: np.random.Generator) -> list[Any]:
 
 
 Sparsify = Literal["topk", "blocks", "schedule", "none"]
-ClassWeight = Literal["equal", "balanced"]
+ClassWeight = Literal["equal", "balanced"] | tuple[float, ...]
+"""How much the samples of a class count: alike, as much as those of any other class, or so much by class."""
 
 LARGEST_WEIGHT = 64.0
 """Weights of standardised features stay far below; the fixed point has room for it."""
@@ -273,9 +274,13 @@ class LinearTraining:
     error_feedback: float = 1.0
 
     def __post_init__(self) -> None:
-        for kind, choices in (("sparsify", Sparsify), ("class_weight", ClassWeight)):
-            if getattr(self, kind) not in get_args(choices):
-                raise UnknownNameError(kind, str(getattr(self, kind)), get_args(choices))
+        if self.sparsify not in get_args(Sparsify):
+            raise UnknownNameError("sparsify", str(self.sparsify), get_args(Sparsify))
+        if isinstance(self.class_weight, str):
+            if self.class_weight not in ("equal", "balanced"):
+                raise UnknownNameError("class_weight", self.class_weight, ("equal", "balanced"))
+        elif not all(0 <= weight < np.inf for weight in self.class_weight) or sum(self.class_weight) <= 0:
+            raise InputError(f"class weights must be finite and at least 0, not all 0; got {self.class_weight}.")
         margin_loss(self.loss, self.smoothing)
         if not 0 <= self.sparsity < 1:
             raise InputError(f"sparsity must be in [0, 1); got {self.sparsity}.")
@@ -379,12 +384,14 @@ class LocalProblem:
         features = check_features(X, precision="wide")
         known = check_signs(signs, len(features))
         positive, negative = np.sum(known > 0, axis=0), np.sum(known < 0, axis=0)
-        trained = (positive > 0) & (negative > 0)
+        trained, weights = (positive > 0) & (negative > 0), _sample_weights(known, training.class_weight)[:, None]
         known, positive, negative = known[:, trained], positive[trained], negative[trained]
         if training.class_weight == "balanced":
             shares = np.where(known > 0, 0.5 / positive, 0.5 / negative)
-        else:
+        elif training.class_weight == "equal":
             shares = np.broadcast_to(1 / (positive + negative), known.shape)
+        else:
+            shares = weights / np.maximum(np.sum(weights * (known != 0), axis=0), np.finfo(np.float64).tiny)
         n, dimensions = features.shape
         ridge = dimensions / n if training.ridge is None else training.ridge
         problem = Problem(
@@ -417,6 +424,17 @@ class LocalProblem:
     def columns(self, penalty: float) -> Floats:
         """Return a penalty for every column but the bias."""
         return _columns(penalty, self.shape[1] - 1, self.problem.samples)
+
+
+def _sample_weights(known: Signs, class_weight: ClassWeight) -> Array:
+    """Return the weight of each sample's class."""
+    if isinstance(class_weight, str):
+        return np.ones(len(known))
+    by_class = np.asarray(class_weight, dtype=np.float64)
+    if known.shape[1] == 1:
+        return np.where(known[:, 0] > 0, by_class[1], by_class[0])
+    weights: Array = (known > 0) @ by_class
+    return weights
 
 
 def _columns(penalty: float, dimensions: int, like: Floats) -> Floats:

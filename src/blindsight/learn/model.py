@@ -370,7 +370,7 @@ class PictureModel:
 
 
 def load_model(folder: AnyPath) -> PictureModel:
-    """Read the model of a run, to be applied to pictures: the folder that `learn encrypted` or `save` wrote."""
+    """Read the model of a run, to be applied to pictures: the folder that `learn classifier` or `save` wrote."""
     place = as_path(folder)
     if not (place / PICTURES).is_file():
         missing = "learned from ready-made features, or by an older version" if (place / MODEL).is_file() else "empty"

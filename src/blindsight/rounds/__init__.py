@@ -1,5 +1,6 @@
 """The one loop: what a run agrees on (`task`), a member's side of it (`member`), and the rounds (`run`)."""
 
+from blindsight.data.sites import MIN_MEMBERS
 from blindsight.rounds.member import Learner, Member, Memory, Update
 from blindsight.rounds.run import (
     ClippedWarning,
@@ -12,7 +13,7 @@ from blindsight.rounds.run import (
     SumBackend,
     run_here,
 )
-from blindsight.rounds.task import MIN_MEMBERS, Privacy, Sums, Task, register_learner
+from blindsight.rounds.task import Privacy, Sums, Task, register_learner
 
 __all__ = [
     "MIN_MEMBERS",

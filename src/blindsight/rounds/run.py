@@ -289,7 +289,7 @@ class Run:
     def round(self) -> RoundReport:
         """Play one round."""
         before, number = self.state, len(self.state.history) + 1
-        self.task.check(self.backend.terms, number)
+        self.task.check(self.backend.terms, number, colluders=0)
         total = self.backend.round(number, before.shared)
         shared = self.learner.combine(before.shared, total)
         report = RoundReport(
@@ -471,9 +471,10 @@ def run_here(
         raise InputError("a recorded round shows every member's own noise. Record one without privacy.")
     names, name, path, identity, kept = tuple(members), secrets.token_hex(8), None, "", None
     if checkpoint is not None:
-        path, repeatable = as_path(checkpoint) / "state.npz", isinstance(random_state, Integral)
-        course = [task.terms(sums, run="-", members=names).digest.hex(), list(prints)]
-        course.append(int(random_state) if repeatable else None)
+        path, repeatable = as_path(checkpoint) / "state.npz", None
+        if isinstance(random_state, Integral):
+            repeatable = int(random_state)
+        course = [task.terms(sums, run="-", members=names).digest.hex(), repeatable, list(prints)]
         identity = hashlib.sha256(json.dumps(course).encode()).hexdigest()
         kept = RunState.load(path, identity)
     seed = int(science(random_state).integers(2**63)) if kept is None else kept[0].seed

@@ -4,8 +4,9 @@
 A `Task` is data and never code: the kind of learner, its settings as plain JSON, public arrays, and the plan of noise
 if there is one. It holds nothing of any member. Its digest is the `config` of the terms, to which everything that is
 signed is bound, and seeds the one public schedule (`sums.support`): a run in one process and one across machines take
-the same positions in the same round, under every scheme. `Task.terms` is the only place where fixed point, capacity, schedule and quorum are
-computed; `Task.check` is what a member compares with the terms that it signs, the epsilon of the noise included.
+the same positions in the same round, under every scheme. `Task.terms` is the only place where fixed point, capacity,
+schedule and quorum are computed; `Task.check` is what a member compares with the terms that it signs, the epsilon of
+the noise included.
 """
 
 import hashlib
@@ -327,7 +328,7 @@ class Task:
             extra=b"" if options is None else options.to_bytes(),
             **whole,
         )
-        self.check(terms)
+        self.check(terms, colluders=0)  # who makes the plan chooses
         return terms
 
     def _check_shares(self, learner: "Learner", share: float, options: SchemeOptions | None) -> None:
@@ -342,11 +343,12 @@ class Task:
                 "a mean of models with withheld numbers is not a model. Use minimum_per_position=1, as published."
             )
 
-    def check(self, terms: Terms, round: int | None = None) -> None:
+    def check(self, terms: Terms, round: int | None = None, *, colluders: int | None = None) -> None:
         """Refuse terms that are not those of this task, or a round for which there is no noise left.
 
         What a member compares before it contributes: the vectors are those of the task, the schedule follows from its
-        digest, and every sum carries the noise that was planned; the epsilon is computed from the terms.
+        digest, and every sum carries the noise that was planned; the epsilon is computed from the terms. The noise must
+        count on this many `colluders` at least; None: on as many as the scheme withstands.
         """
         learner = self.learner()
         if terms.config != self.digest:
@@ -355,7 +357,7 @@ class Task:
             raise MessageError(f"this run adds vectors of {size} numbers; its task has {learner.size}.")
         if self.noise is None:
             return
-        self.noise.check(terms, self.delta)
+        self.noise.check(terms, self.delta, colluders=colluders)
         if round is not None and not 1 <= round <= self.noise.rounds:
             raise PrivacyError(f"the noise is enough for {self.noise.rounds} rounds; got round {round}.")
 
@@ -380,7 +382,7 @@ class Task:
             )
         if self.noise is None:
             return said
-        return noised(said, self.noise.under(terms), delta=self.delta, scheme=terms.scheme)
+        return noised(said, self.noise, delta=self.delta, scheme=terms.scheme)
 
     def to_bytes(self) -> bytes:
         """Return what members elsewhere need to learn."""

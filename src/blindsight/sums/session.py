@@ -275,6 +275,3 @@ def make_terms(
         extra=b"" if options is None else options.to_bytes(),
         **others,
     )
-
-
-usual_terms = make_terms

@@ -11,10 +11,10 @@ Yonetani et al. 2017, section 3.2, and supplement, section 3.
 | every sum is opened, one user's own too | ``DpheOptions(minimum_per_position=1)`` |
 | M = 0.1 D NC, the encryption capacity | (1 - sparsity) of the weights, in whole blocks for "block-dphe" |
 
-A class that a member does not train is, as a sparse classifier, the largest of the shared weights; a cluster in which it
-has no sample the largest entries of the shared centroid. With ``target="update"`` the elastic net lies around the shared
-average instead (its square part is FedProx's proximal term, Li et al. 2020). Nothing is held back: the strength alone is
-remembered from round to round. The library's own learners send differences, which costs less accuracy.
+A class that a member does not train is, as a sparse classifier, the largest of the shared weights; a cluster in which
+it has no sample the largest entries of the shared centroid. With ``target="update"`` the elastic net lies around the
+shared average instead (its square part is FedProx's proximal term, Li et al. 2020). Nothing is held back: the strength
+alone is remembered from round to round. The library's own learners send differences, which costs less accuracy.
 
 `selection` also chooses what a member sends under schemes that would send something else: for comparisons.
 """
@@ -240,6 +240,7 @@ class _Published:
     target: str
     selection: Selection | None
     sparsity: float
+    block_size: int
 
     def _chosen(self) -> Selection:
         chosen: Selection = self.selection or ("topk" if self.target == "update" else "strength")
@@ -252,19 +253,23 @@ class _Published:
     def _shared(self, sums: str | Sums) -> Sums:
         """Return sums whose rounds are about all numbers, or those of a schedule."""
         share, sums = 1 - self.sparsity if self._chosen() == "schedule" else 1.0, Sums.of(sums)
-        options = sums.options
-        if sums.traits.sparse:
-            options = replace(options, sparsity=self.sparsity) if options else DpheOptions(sparsity=self.sparsity)
+        options = sums.options or (DpheOptions() if sums.traits.sparse else None)
+        if isinstance(options, DpheOptions):
+            options = replace(options, sparsity=self.sparsity)
         return replace(sums, share=share, options=options)
 
     def _selected(self, sums: Sums) -> dict[str, Any]:
         """Return how a member selects what it sends, as settings of its training."""
-        chosen, block = self._chosen(), sums.block_size
+        chosen = self._chosen()
         if chosen == "schedule":
             return {"sparsify": "schedule" if sums.scheduled else "none"}
         if chosen == "strength":
             return {"sparsify": "none", "sparsity": self.sparsity}
-        return {"sparsify": chosen, "sparsity": self.sparsity, "block_size": BLOCK if block == 1 else block}
+        return {
+            "sparsify": chosen,
+            "sparsity": self.sparsity,
+            "block_size": sums.block_size if sums.traits.packed else self.block_size,
+        }
 
 
 class PublishedClassifier(_Published, FederatedClassifier):
@@ -274,6 +279,7 @@ class PublishedClassifier(_Published, FederatedClassifier):
     selection : "strength" sends what the elastic net leaves, "topk" a member's largest weights, "blocks" its largest
         blocks, "schedule" those that have their turn, "none" everything. None: "strength" for classifiers, else "topk".
     sparsity : the share of the weights that a member does not send in a round.
+    block_size : of blocks, under schemes without a block of their own.
     """
 
     def __init__(
@@ -283,13 +289,14 @@ class PublishedClassifier(_Published, FederatedClassifier):
         target: Target = "classifier",
         selection: Selection | None = None,
         sparsity: float = 0.9,
+        block_size: int = BLOCK,
         rounds: int = 10,
         privacy: Privacy | None = None,
         loss: Any = "hinge",
         ridge: float | None = None,
         passes: int | None = None,
         batch_size: int = 64,
-        class_weight: Literal["balanced"] | None = None,
+        class_weight: Any = None,
         multilabel: bool = False,
         classes: Any = None,
         error_feedback: float | None = None,
@@ -318,6 +325,7 @@ class PublishedClassifier(_Published, FederatedClassifier):
         self.target = target
         self.selection = selection
         self.sparsity = sparsity
+        self.block_size = block_size
 
     @property
     def _sums(self) -> Sums:
@@ -325,7 +333,7 @@ class PublishedClassifier(_Published, FederatedClassifier):
 
     def _task(self, public: Pair, labels: Labels, sums: Sums, samples: int) -> Task:
         ridge = public[0].shape[1] / samples if self.ridge is None else self.ridge
-        training = replace(self._training(sums, ridge), **self._selected(sums))
+        training = replace(self._training(sums, ridge, labels), **self._selected(sums))
         if self._chosen() != "strength":
             return classifier_task(public, labels, training)
         net = {"target": self.target, "sparsity": self.sparsity, "l1_ratio": 0.5}
@@ -344,6 +352,7 @@ class PublishedKMeans(_Published, FederatedKMeans):
         target: ClusterTarget = "centroids",
         selection: Selection | None = None,
         sparsity: float = 0.9,
+        block_size: int = BLOCK,
         rounds: int = 20,
         passes: int = 1,
         batch_size: int = 1024,
@@ -362,6 +371,7 @@ class PublishedKMeans(_Published, FederatedKMeans):
         self.target = target
         self.selection = selection
         self.sparsity = sparsity
+        self.block_size = block_size
 
     @property
     def _sums(self) -> Sums:
