@@ -7,6 +7,7 @@ from shutil import copytree
 
 import numpy as np
 import pytest
+from blindsight.learn.estimators import FederatedClassifier
 
 from blindsight.audit.artefacts import audit_artefact
 from blindsight.audit.leakage.schemes import attack_view, author, view_finding
@@ -15,7 +16,6 @@ from blindsight.audit.run_audit import RebuiltRun, draw_owners, plan_run
 from blindsight.data import load, pipeline
 from blindsight.data.sites import Study, divide
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.learn.estimators import FederatedClassifier
 from blindsight.learn.recording import RecordedRound
 from blindsight.sums.session import open_session
 

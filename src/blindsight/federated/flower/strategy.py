@@ -189,7 +189,10 @@ class Encrypted(Strategy):
 
     def _terms(self, numbers: int, run: str, members: tuple[str, ...]) -> Terms:
         sums = self._learner(numbers, len(members)).sums(replace(self.sums, sample=self._sample(len(members))))
-        return self._task(numbers, len(members)).terms(sums, run=run, members=members)
+        task = self._task(numbers, len(members))
+        terms = task.terms(sums, run=run, members=members)
+        task.check(terms)  # as members do
+        return terms
 
     def _sample(self, members: int) -> int:
         """Return how many members are asked in a round: as many as the strategy samples, by a rule that all know."""

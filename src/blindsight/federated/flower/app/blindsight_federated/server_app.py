@@ -46,10 +46,13 @@ def main(grid: Grid, context: Context) -> None:
     settings = Settings(dict[str, Any](context.run_config))
     label, number, rounds = settings.text("label"), settings.whole("seed"), settings.whole("rounds")
     store, parties = settings.store()
-    sums, make_task, validation = _learning(settings)
+    sums, make_task, validation = learning(settings)
 
     def terms(run: str, members: tuple[str, ...]) -> Terms:
-        return make_task(len(members)).terms(sums, run=run, members=members)
+        task = make_task(len(members))
+        found = task.terms(sums, run=run, members=members)
+        task.check(found)  # as members do
+        return found
 
     names = registered_names(settings.path("home"))
     transport = GridTransport(grid, parties, hello_seconds=settings.number("step-seconds"), names=names)
@@ -98,7 +101,7 @@ def main(grid: Grid, context: Context) -> None:
         _write(settings.path("out"), played, {"traffic": traffic, "not let in": strangers})
 
 
-def _learning(settings: Settings) -> tuple[Sums, Callable[[int], Task], Pair | None]:
+def learning(settings: Settings) -> tuple[Sums, Callable[[int], Task], Pair | None]:
     """Return how updates are added up, what makes the task for a number of members, and validation data."""
     if (task := settings.text("task")) == "sharing":
         raise InputError(
