@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from blindsight.learn.rounds import Memory, Proposal
 
 from blindsight.federated.identity import IDENTITY_FILE, Identity, KeyStore, Members
 from blindsight.federated.node import GeneratorHandler, MemberHandler, config_digest
 from blindsight.federated.server import RunStore, SumServer, begin_run
-from blindsight.learn.rounds import Memory, Proposal
 from blindsight.sums import KeyGenerator, Patience, make_terms
 from blindsight.sums.engine import LocalTransport
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR

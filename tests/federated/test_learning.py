@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from blindsight.learn.rounds import Memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +28,6 @@ from blindsight.federated.task import (
 )
 from blindsight.files import pack_arrays
 from blindsight.learn import FederatedClassifier, FederatedKMeans
-from blindsight.learn.rounds import Memory
 from blindsight.rng import science
 from blindsight.sums import Terms
 from blindsight.sums.terms import AGGREGATOR

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from blindsight.learn.rounds import Memory, Proposal
 
 from blindsight.crypto.signing import Signed, SigningKey
 from blindsight.crypto.wire import decode, encode
@@ -14,7 +15,6 @@ from blindsight.errors import BlindsightError, CorruptFileError, MessageError, P
 from blindsight.federated.node import MemberMemory, Note
 from blindsight.federated.server import SumServer, find_run
 from blindsight.files import write_arrays
-from blindsight.learn.rounds import Memory, Proposal
 from blindsight.sums import UnansweredError
 from blindsight.sums.engine import Response
 from blindsight.sums.masks import Survivors, UnmaskRequest
