@@ -270,7 +270,7 @@ def test_owners_that_compare_with_nobody_are_not_tested():
 def test_shadows_replay_the_protocol_of_a_run(tmp_path):
     """A run that was kept from learning (one round, nearly nothing sent) has shadows that learned as little."""
     study = studied(load("digits", count=500, random_state=0))
-    learner = FederatedClassifier("plain", rounds=1, sparsity=0.9, classes=study.classes)
+    learner = FederatedClassifier(Sums.sending("plain", sparsity=0.9), rounds=1, classes=study.classes)
     learner.fit(study.owners, public=study.public)
     learner.model_.save(tmp_path / "model.npz")
     protocol = {"rounds": 1, "sparsity": 0.9}
@@ -288,7 +288,8 @@ def test_shadows_replay_the_protocol_of_a_run(tmp_path):
 def test_noise_inside_the_sums_is_attacked_and_half_of_it_is_noticed(tmp_path):
     """A sound run is refuted with probability 1e-3 at most, so it must happen twice in a row."""
     study = studied(load("digits", count=500, random_state=0))
-    learner = FederatedClassifier("plain", rounds=2, epsilon=4.0, delta=1e-5, unit="record", classes=study.classes)
+    privacy = Privacy(epsilon=4.0, delta=1e-5, unit="record")
+    learner = FederatedClassifier("plain", rounds=2, privacy=privacy, classes=study.classes)
     learner.fit(study.owners, public=study.public)
     learner.model_.save(tmp_path / "model.npz")
     (tmp_path / "run.json").write_text(json.dumps(ABOUT))

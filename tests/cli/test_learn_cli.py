@@ -111,7 +111,7 @@ def test_compare_shows_every_method(blindsight):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--owners", "2"], "at least 3 owners; got 2"),
+        (["--owners", "2"], "at least 3 members; got 2"),
         (["--key-bits", "1024"], "1024"),
         (["--scheme", "block-dph"], "Did you mean 'block-dphe'"),
         (["--sparsity", "1.5"], "sparsity"),
