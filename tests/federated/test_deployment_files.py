@@ -17,7 +17,7 @@ from blindsight.federated.commands import QUIET
 from blindsight.federated.flower import launcher
 from blindsight.federated.flower.mod import handler_of
 from blindsight.federated.identity import Members
-from blindsight.federated.node import GeneratorHandler, MemberHandler
+from blindsight.federated.node import KeyGeneratorNode, MemberNode
 
 pytest.importorskip("flwr")
 
@@ -134,7 +134,7 @@ def settings_of(version):
 def test_the_example_with_encryption_gives_every_party_a_key_store_and_a_handler(tmp_path):
     nodes, server = example.parties("after", tmp_path)
     handlers = [handler_of(node.node_config) for node in nodes]
-    assert [type(handler) for handler in handlers] == [MemberHandler] * len(example.OWNERS) + [GeneratorHandler]
+    assert [type(handler) for handler in handlers] == [MemberNode] * len(example.OWNERS) + [KeyGeneratorNode]
     members = Members.read(Path(str(server["members"])))
     for handler in handlers:
         members.check(handler.store.identity.public)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import blindsight.files
-from blindsight.federated.node import MemberMemory
-from blindsight.federated.server import SumServer, find_run
+from blindsight.federated.server import RemoteSums, load_run
+from blindsight.rounds import Member
 from blindsight.sums.messages import MessageJournal
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
-from tests.federated.parties import ALL_SCHEMES, DIMENSION, KEYED, MEMBERS, PATIENCE, Gone, Parties
+from tests.federated.parties import ALL_SCHEMES, DIMENSION, KEYED, MEMBERS, PATIENCE, Gone, Parties, model, numbers
 
 SLOW = [pytest.param(scheme, 1, marks=pytest.mark.slow) for scheme in ("block-dphe", "dphe", "bfv", "masks")]
 STRIDES = [("plain", 2), ("block-dphe", 5), ("bfv", 6), *SLOW]
@@ -92,10 +92,10 @@ def test_a_server_killed_anywhere_in_a_round_goes_on_and_no_sum_is_wrong(tmp_pat
         parties.draw(round, whole=True)
         fuse.left = point
         try:
-            result = server.play(round)
+            result = server.round(round, model(round))
         except Gone:
             server = parties.restarted(server, transport)
-            result = server.play(round)
+            result = server.round(round, model(round))
         moved += result.total
         assert len(result.contributors) >= 3
         assert all(parties.proposals[name, round] <= 1 for name in parties.names)
@@ -118,17 +118,17 @@ def test_a_server_killed_anywhere_in_the_set_up_can_be_started_again(tmp_path, f
         try:
             parties.open(scheme, transport).run.label(label, seed=0)
         except Gone:
-            if find_run(store, label, seed=0) is None:
+            if load_run(store, label, seed=0) is None:
                 parties.open(scheme, transport).run.label(label, seed=0)
         if not fuse.burnt:
             break
     fuse.left = None
-    found = find_run(store, label, seed=0)
+    found = load_run(store, label, seed=0)
     assert found is not None
     assert point > 8
-    server = SumServer(found, parties.network, PATIENCE)
+    server = RemoteSums(found, parties.network, PATIENCE, numbers())
     parties.draw(1)
-    assert np.array_equal(server.play(1).total, parties.plain_sum(server, parties.names))
+    assert np.array_equal(server.round(1, model(1)).total, parties.plain_sum(server, parties.names))
 
 
 @pytest.mark.parametrize("scheme", ALL_SCHEMES)
@@ -140,12 +140,14 @@ def test_a_member_killed_at_any_point_of_a_round_rejoins_and_loses_nothing(tmp_p
     for round in range(1, 100):
         parties.draw(round, whole=True)
         fuse.left = round - 1
-        result = server.play(round)
+        result = server.round(round, model(round))
         assert set(result.contributors) >= {"ann", "cem", "dan"}
         moved += result.total
         if not fuse.burnt:
             break
-        pending = MemberMemory(parties.stores["bob"].folder(server.terms.run) / "memory.npz", server.terms).pending
+        pending = Member(
+            "bob", server.terms, path=parties.stores["bob"].folder(server.terms.run) / "memory.npz"
+        ).pending
         if pending is None or pending[0] != round:  # killed before it was written down: it has yet to learn it
             parties.learned.pop(("bob", round), None)
     assert round > 2
@@ -161,7 +163,7 @@ def test_a_key_generator_killed_at_any_point_of_an_answer_answers_when_it_is_bac
     for round in range(1, 100):
         parties.draw(round)
         fuse.left = round - 1
-        result = server.play(round)
+        result = server.round(round, model(round))
         assert np.array_equal(result.total, parties.plain_sum(server, MEMBERS))
         assert server.run.number == round  # no round was wasted, so no sum was opened twice
         if not fuse.burnt:
@@ -180,4 +182,4 @@ def test_a_key_generator_killed_at_any_point_of_the_set_up_opens_the_run_when_it
             break
     assert point >= 2
     parties.draw(1)
-    assert np.array_equal(server.play(1).total, parties.plain_sum(server, MEMBERS))
+    assert np.array_equal(server.round(1, model(1)).total, parties.plain_sum(server, MEMBERS))

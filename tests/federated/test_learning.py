@@ -6,13 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from blindsight.learn.rounds import Memory
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from blindsight.crypto.wire import encode
-from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError
-from blindsight.federated.server import SumServer, begin_run
 from blindsight.federated.task import (
     Task,
     TaskOptions,
@@ -22,20 +15,29 @@ from blindsight.federated.task import (
     classifier_task,
     cluster_task,
     learn,
+    lesson,
     mean_update,
     propose_update,
     run_task,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blindsight.crypto.wire import encode
+from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError
+from blindsight.federated.server import RemoteSums, set_up
 from blindsight.files import pack_arrays
 from blindsight.learn import FederatedClassifier, FederatedKMeans
+from blindsight.learn.rounds import Memory
 from blindsight.rng import science
 from blindsight.sums import Terms
 from blindsight.sums.terms import AGGREGATOR
-from tests.federated.parties import MEMBERS, PATIENCE, Parties
+from tests.federated.parties import IMPATIENT, MEMBERS, PATIENCE, Parties
 
 SCHEMES = ("block-dphe", "bfv", "masks", "plain")
 ROUNDS, SEED = 3, int(science(0).integers(2**63))
 COMMON = {"sparsity": 0.5, "key_bits": 1024, "insecure": True}
+TASK = COMMON | {"seed": SEED}
 
 
 class School(Parties):
@@ -55,7 +57,7 @@ class School(Parties):
         return handle
 
     def found(self, served):
-        run, _ = begin_run(
+        run, _ = set_up(
             self.stores[AGGREGATOR],
             self.network,
             self.identities,
@@ -65,7 +67,7 @@ class School(Parties):
         return self.server(run, served)
 
     def server(self, run, served):
-        return SumServer(run, self.network, PATIENCE, seed=SEED, config=served.task.to_bytes())
+        return RemoteSums(run, self.network, PATIENCE, config=served.task.to_bytes())
 
 
 def pictures(seed, *, samples=30, attributes=0):
@@ -91,7 +93,7 @@ def classifier(scheme, public, validation, data, **others):
 
 
 def task_for(scheme, public, validation, **others):
-    return classifier_task(public, validation, len(MEMBERS), TaskOptions(scheme=scheme, ridge=0.1, **COMMON, **others))
+    return classifier_task(public, validation, len(MEMBERS), TaskOptions(scheme=scheme, ridge=0.1, **TASK, **others))
 
 
 @pytest.mark.parametrize(("scheme", "attributes"), [(scheme, 0) for scheme in SCHEMES] + [("bfv", 4)])
@@ -101,7 +103,7 @@ def test_a_classifier_is_the_one_of_a_single_process(tmp_path, scheme, attribute
     data["dan"] = data["dan"][0], np.ones_like(data["dan"][1])  # who knows one answer alone gets public contrast
     expected = classifier(scheme, public, validation, data, multilabel=bool(attributes))
     served = task_for(scheme, public, validation)
-    state = run_task(served, School(tmp_path, data).found(served), rounds=ROUNDS, seed=SEED)
+    state = run_task(served, School(tmp_path, data).found(served), rounds=ROUNDS)
     assert np.array_equal(state.shared, expected.model_.weights)
     assert state.first_score == expected.public_score_
     assert [report.score for report in state.rounds] == [report.score for report in expected.history_]
@@ -112,7 +114,7 @@ def test_withheld_weights_are_kept_as_in_a_single_process(tmp_path):
     public, data = pictures(10), owners()
     expected = classifier("dphe", public, None, data, minimum_per_position=3)
     served = task_for("dphe", public, None, minimum_per_position=3)
-    state = run_task(served, School(tmp_path, data).found(served), rounds=ROUNDS, seed=SEED)
+    state = run_task(served, School(tmp_path, data).found(served), rounds=ROUNDS)
     assert sum(report.withheld for report in expected.history_) > 0
     assert np.array_equal(state.shared, expected.model_.weights)
 
@@ -125,8 +127,8 @@ def test_clusters_are_those_of_a_single_process(tmp_path, scheme):
     estimator = FederatedKMeans(3, scheme=scheme, rounds=ROUNDS, random_state=0, **settings)
     expected = estimator.fit(data, public=public, validation=validation)
     samples = len(public) + sum(map(len, data.values()))
-    served = cluster_task(public, validation, TaskOptions(scheme=scheme, clusters=3, most_samples=samples, **COMMON))
-    state = run_task(served, School(tmp_path, data).found(served), rounds=ROUNDS, seed=SEED)
+    served = cluster_task(public, validation, TaskOptions(scheme=scheme, clusters=3, most_samples=samples, **TASK))
+    state = run_task(served, School(tmp_path, data).found(served), rounds=ROUNDS)
     assert np.array_equal(state.shared, expected.model_.centroids)
     assert [report.score for report in state.rounds] == [report.score for report in expected.history_]
 
@@ -146,20 +148,20 @@ def test_a_run_interrupted_and_resumed_ends_with_the_same_model(tmp_path, scheme
         raise Interrupted
 
     with pytest.raises(Interrupted):
-        run_task(served, server, rounds=ROUNDS, seed=SEED, on_report=interrupt)
+        run_task(served, server, rounds=ROUNDS, on_report=interrupt)
     server = school.server(school.reloaded(server), served)
     combine = served.learner.combine
     try:  # killed between a sum and the model that is made of it
         object.__setattr__(served.learner, "combine", lambda *_: interrupt(None))
         with pytest.raises(Interrupted):
-            run_task(served, server, rounds=ROUNDS, seed=SEED)
+            run_task(served, server, rounds=ROUNDS)
     finally:
         object.__setattr__(served.learner, "combine", combine)
     server = school.server(school.reloaded(server), served)
-    state = run_task(served, server, rounds=ROUNDS, seed=SEED)
+    state = run_task(served, server, rounds=ROUNDS)
     assert np.array_equal(state.shared, expected.model_.weights)
     assert len(state.rounds) == ROUNDS
-    again = run_task(served, server, rounds=ROUNDS, seed=SEED)
+    again = run_task(served, server, rounds=ROUNDS)
     assert np.array_equal(again.shared, state.shared)
     assert again.rounds == state.rounds
 
@@ -186,7 +188,7 @@ def test_an_owner_that_misses_a_round_is_missed_as_in_a_single_process(tmp_path,
         else:
             school.handlers["bob"] = bob
 
-    state = run_task(served, server, rounds=ROUNDS, seed=SEED, on_report=come_and_go)
+    state = run_task(served, server, rounds=ROUNDS, on_report=come_and_go)
     assert [report.contributors for report in state.rounds] == [MEMBERS, ("ann", "cem", "dan"), MEMBERS]
     assert [list(report.refused) for report in state.rounds] == [[], ["bob"], []]
     assert np.array_equal(state.shared, expected.model_.weights)
@@ -196,7 +198,7 @@ def test_an_owner_with_other_features_is_left_out_with_its_sentence(tmp_path):
     data = owners()
     data["bob"] = data["bob"][0][:, :4], data["bob"][1]
     served = task_for("bfv", pictures(10), None)
-    state = run_task(served, School(tmp_path, data).found(served), rounds=1, seed=SEED)
+    state = run_task(served, School(tmp_path, data).found(served), rounds=1)
     assert state.rounds[0].contributors == ("ann", "cem", "dan")
     assert "6 columns; got 4" in state.rounds[0].refused["bob"]
 
@@ -205,34 +207,42 @@ def test_an_owner_that_reads_a_model_of_another_shape_or_kind_refuses_it(tmp_pat
     served, school = task_for("plain", pictures(10), None), School(tmp_path, owners())
     server = school.found(served)
     member, right = school.member("ann"), np.zeros(served.task.shape)
-    wrong = [
-        {"shared": right[:, 1:]},
-        {"shared": right.astype(np.float32)},
-        {"shared": right.astype("U4")},
-        {"shared": right + np.nan},
-        {"other": right},
-    ]
-    for content in wrong:
-        shared = pack_arrays(content)
-        with pytest.raises(MessageError, match="not one of this task"):
-            learn(member, server.begin(1, (shared,))["ann"], lambda: school.data["ann"])
-    with pytest.raises(MessageError, match="three parts"):
+    digest, blob = lesson(right)
+    for wrong in ((digest, blob[8:]), (digest, blob + b"\0"), lesson(right + np.nan), (bytes(32), blob)):
+        with pytest.raises(MessageError, match="shared model"):
+            learn(member, server.begin(1, wrong)["ann"], lambda: school.data["ann"])
+    with pytest.raises(MessageError, match="four parts"):
         learn(member, server.begin(1)["ann"], lambda: school.data["ann"])
-    shared = pack_arrays({"shared": right})
-    learn(member, server.begin(1, (shared,))["ann"], lambda: school.data["ann"])
+    learn(member, server.begin(1, (digest, blob))["ann"], lambda: school.data["ann"])
+
+
+@pytest.mark.parametrize("scheme", ["masks", "bfv"])
+def test_the_same_weights_in_other_bytes_are_the_same_model(tmp_path, scheme):
+    """Otherwise a second sum of the same model, without bob, would tell bob's update."""
+    served, school = task_for(scheme, pictures(10), None), School(tmp_path, owners())
+    server = school.found(served)
+    server.patience = IMPATIENT
+    shared = served.learner.first(SEED)
+    shared[0] = 0.0
+    assert server.play(1, lesson(shared)).contributors == MEMBERS
+    others = shared.copy()
+    others[0] = -0.0
+    del school.handlers["bob"]
+    with pytest.raises(PrivacyError, match="answered this model"):
+        server.play(2, lesson(others))
 
 
 def test_a_run_that_was_begun_with_other_data_is_not_continued(tmp_path):
     served, school = task_for("plain", pictures(10), None), School(tmp_path, owners())
     server = school.found(served)
-    run_task(served, server, rounds=1, seed=SEED)
+    run_task(served, server, rounds=1)
     other = cluster_task(pictures(10)[0], None, TaskOptions(scheme="plain", clusters=2, **COMMON))
     with pytest.raises(InputError, match="other settings"):
-        run_task(other, server, rounds=2, seed=SEED)
+        run_task(other, server, rounds=2)
     path = server.run.folder / "task.npz"
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(CorruptFileError):
-        run_task(served, server, rounds=2, seed=SEED)
+        run_task(served, server, rounds=2)
 
 
 def test_complaints_about_the_servers_data_say_which():
@@ -291,6 +301,8 @@ def forged(document=None, **changes):
     """Return a task of three classes whose document or arrays somebody else wrote."""
     task = tasks()["classes"]
     whole = {"kind": "classifier", "training": {}, "clusters": 0} if document is None else document
+    if isinstance(whole, dict):
+        whole = {"seed": 0} | whole
     content = {
         "mean": task.standardiser.mean,
         "scale": task.standardiser.scale,
@@ -318,6 +330,7 @@ DOCUMENTS = [
     {"kind": "classifier", "training": {"code": "import os"}},
     {"kind": "classifier", "training": {}, "attributes": "3"},
     {"kind": "classifier", "training": {}, "attributes": 4},
+    {"kind": "classifier", "training": {}, "seed": -1},
 ]
 ARRAYS = [
     {"mean": None},
@@ -437,7 +450,7 @@ def test_configs_changes_and_weights_that_cannot_be_are_refused():
 @pytest.mark.parametrize("kind", ["classifier", "clusters"])
 def test_a_task_by_a_public_schedule_learns_from_a_part_of_the_weights_a_round(tmp_path, kind):
     public, validation, data = pictures(10), pictures(11), owners()
-    options = TaskOptions(scheme="masks", share=0.5, clusters=3, most_samples=1000)
+    options = TaskOptions(scheme="masks", share=0.5, clusters=3, most_samples=1000, seed=SEED)
     if kind == "classifier":
         served = classifier_task(public, validation, len(MEMBERS), options)
     else:
@@ -445,7 +458,7 @@ def test_a_task_by_a_public_schedule_learns_from_a_part_of_the_weights_a_round(t
         served = cluster_task(public[0], validation, options)
     server = School(tmp_path, data).found(served)
     assert server.terms.whole == served.dimension > server.terms.dimension
-    state = run_task(served, server, rounds=4, seed=SEED)
+    state = run_task(served, server, rounds=4)
     before = served.learner.first(SEED)
     assert np.isfinite(state.shared).all()
     assert np.count_nonzero(state.shared != before) > served.dimension / 2  # every weight had its turn

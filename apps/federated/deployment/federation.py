@@ -81,7 +81,7 @@ class LocalFederation:
         config: dict[str, ConfigValue] = {
             "role": "key-generator",
             "home": str(self.home(KEY_GENERATOR)),
-            "members": str(self.folder / "members.toml"),
+            "members-file": str(self.folder / "members.toml"),
             "insecure": self.insecure,
         }
         return NodeSpec(GENERATOR_NODE, config)
@@ -96,11 +96,11 @@ class LocalFederation:
         server = self.home(AGGREGATOR)
         config: dict[str, ConfigValue] = {
             "home": str(server),
-            "members": str(self.folder / "members.toml"),
+            "members-file": str(self.folder / "members.toml"),
             "public": str(server / "public.npz"),
             "validation": str(server / "validation.npz"),
             "out": str(self.out),
-            "users": len(self.members.owners),
+            "members": len(self.members.owners),
             "insecure": self.insecure,
         }
         return config | {name.replace("_", "-"): value for name, value in settings.items()}

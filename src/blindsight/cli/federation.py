@@ -30,14 +30,14 @@ app = group("federation", "Keys, fingerprints, certificates and kept runs for le
 @option("--out", type=Path, help="The file to write; NAME.invitation by default.", check=to_file)
 def invite(name: str, home: Path, address: str, flower_app: Path | None, out: Path | None) -> None:
     """Write the one file that a party needs to join; give it to that party alone."""
-    from blindsight.federated.commands import APP, app_digest
+    from blindsight.federated.commands import OWN_APP, app_digest
     from blindsight.federated.invite import WHY_THREE, Federation
     from blindsight.sums.terms import KEY_GENERATOR
 
     if not (home / "federation.json").exists():
         if not address:
             raise InputError(f"{home} is no federation's folder yet: the first invitation needs --address HOST:PORT.")
-        Federation.begin(home, address, app_digest(flower_app or APP))
+        Federation.begin(home, address, app_digest(flower_app) if flower_app else OWN_APP)
     path = out or Path(f"{name.replace(' ', '-')}.invitation")
     data = () if name == KEY_GENERATOR else ("--data", f"{path.stem}.npz")
     with Federation.editing(home) as federation:

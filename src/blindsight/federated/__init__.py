@@ -8,7 +8,6 @@
 | `task` | what is learned: classifiers, clusters, or any model's updates |
 | `invite`, `commands` | joining with one file and one code, TLS, and the programs that a party starts |
 | `runs` | for the owner of a party: which runs it keeps, and how to forget one |
-| `sharing` | selective sharing: participants, and the server that they upload to |
 | `flower` | Flower as the carrier; the only part that needs it |
 
 A round, from the server and back: `flower/app` (or `flower.strategy`, around a strategy of your own) asks `server` for

@@ -1,8 +1,9 @@
 """Joining a federation: one invitation for each party, one short code for all to compare.
 
 The operator writes an `Invitation` for every owner and for the key generator: the address and the authority of the
-SuperLink, the digest of the app that will run, who is known so far, and a code that admits one party once. The party
-makes its keys, sends their public halves with a proof that it has the invitation, and gets the list of all parties.
+SuperLink, the app that will run (Blindsight's own, or the digest of another), who is known so far, and a code that
+admits one party once. The party makes its keys, sends their public halves with a proof that it has the invitation, and
+gets the list of all parties.
 
 *The guarantee.* `short_code` is a hash of everybody's name and keys, the authority and the app. Parties who see the
 same code have the same list: a server that shows one party other keys than another, its own in place of the key
@@ -312,7 +313,7 @@ class Invitation:
 
     def _check_accepted(self, home: Path) -> None:
         """Refuse an invitation that is not to what this home has joined before."""
-        app = home / "app.sha256"
+        app = home / "app"
         if app.exists() and (accepted := app.read_text()) != self.app:
             raise PrivacyError(
                 f"the invitation is to the app {self.app}; this home has joined with the app {accepted}. Ask the "
@@ -348,7 +349,7 @@ class Admission:
             raise PrivacyError(f"{len(self.members.owners)} owners take part; {LEAST_OWNERS} is the least. {WHY_THREE}")
         files = {
             "accepted.toml": Members({**_accepted(home), **self.members.fingerprints}).to_toml(),
-            "app.sha256": invitation.app,
+            "app": invitation.app,
             "members.toml": self.members.to_toml(),
             "authority.crt": invitation.authority,
         }
@@ -506,6 +507,12 @@ class Federation:
             stream.write(json.dumps(document, indent=1).encode())
         with atomic_writer(self.home / "members.toml") as stream:
             stream.write(self.members.to_toml().encode())
+
+
+def registered_names(home: Path) -> dict[int, str]:
+    """Return the parties by the numbers of their nodes, if this is a federation's folder."""
+    joined = Federation.load(home).joined if (home / "federation.json").exists() else {}
+    return {int(one["node"]): name for name, one in joined.items() if "node" in one}
 
 
 def _hosts(address: str) -> list[str]:

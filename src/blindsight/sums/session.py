@@ -141,7 +141,7 @@ class Session:
         transport = LocalTransport(handlers, transit=self._transit, meter=meter)
         engine = Engine(self.aggregator, transport, _LOCAL, meter=meter)
         try:
-            answer, total = engine.round(number)
+            answer, total = engine.play(number)
         except RefusedError as error:
             if error.renewed:
                 self._set_up(meter)

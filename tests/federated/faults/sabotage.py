@@ -55,14 +55,14 @@ def dawdle(until):
 
 def stop_in_first_answer(reached):
     """Never open the first sum, and tell that it was asked for by a file."""
-    handle = node.GeneratorHandler.handle
+    handle = node.KeyGeneratorNode.handle
 
     def stuck(handler, kind, parts):
         if kind == "open":
             _stop_once(reached)
         return handle(handler, kind, parts)
 
-    node.GeneratorHandler.handle = stuck
+    node.KeyGeneratorNode.handle = stuck
 
 
 def send_garbage(diary):

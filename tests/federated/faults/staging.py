@@ -101,7 +101,7 @@ class Stage:
         """
         report, seed = self.report(), int(science(SEED).integers(2**63))
         chosen = {name: config[name] for name in ("scheme", "sparsity")}
-        options = TaskOptions(**chosen, key_bits=1024, insecure=True, minimum_per_position=1)
+        options = TaskOptions(**chosen, seed=seed, key_bits=1024, insecure=True, minimum_per_position=1)
         served = classifier_task(samples(PUBLIC), None, config["users"], options)
         terms = served.terms("replayed", tuple(report["members"]))
         shared, memories = served.learner.first(seed), dict.fromkeys(report["members"], Memory(None, None))

@@ -48,6 +48,7 @@ from flwr.supercore.superexec.executor.subprocess_executor import SubprocessExec
 
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.federated.commands import APP_VARIABLE, FEDERATION_VARIABLE
+from blindsight.federated.identity import software
 from blindsight.federated.invite import DOOR, LARGEST_REQUEST, admitted
 from blindsight.rng import system_bytes
 
@@ -418,7 +419,10 @@ def pin_app(digest: str) -> None:
         def checked(fab: bytes, *others: Any, install: Callable[..., Path] = install, **named: Any) -> Path:
             found = hashlib.sha256(fab).hexdigest()
             if not hmac.compare_digest(found, digest):
-                raise PrivacyError(f"the SuperLink sent the app {found}; this node runs {digest} and no other.")
+                raise PrivacyError(
+                    f"the SuperLink sent the app {found}; this node, with blindsight {software()}, runs {digest}. "
+                    "If both are Blindsight's own, install the same version of blindsight-vision at all parties."
+                )
             return install(fab, *others, **named)
 
         module.install_from_fab = checked  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@
 config than the aggregator signed, one in which Flower would ask another function of the app than `train`, and one under
 another run config than this node joined with, which is that of all members (`settings_of`). One that it asks for
 through `Encrypted` runs the app as it is, takes the difference between the arrays that came and those that the app
-returns, and contributes it to a sum (`sums`). The owner's number of examples travels inside that sum, as a weight, and
+returns, and contributes it to a sum (`sums`). The number of examples travels inside that sum, as a weight, and
 so do the metrics that the run config names; all others stay here, and so does what a failing app says. What was not
 sent, for want of room, stays on this node's disk and is sent later. Of what goes wrong on this node the server is told
 only the kind of error; sentences about its own messages, and about what this node refuses, it is told (`answer`). What
@@ -25,10 +25,11 @@ The node-config says who this node is:
 | `role` | all | "member" (default) or "key-generator" |
 | `home` | all | the folder with the identity and the state of this party, which nobody else can read |
 | `key-generator` | members | the fingerprint of the key generator, told out of band |
-| `members` | key generator | the members file: names and fingerprints, agreed out of band |
-| `minimum-users` | all | sums of fewer members are refused, at least 3 (default 3) |
+| `members-file` | key generator | the members file: names and fingerprints, agreed out of band |
+| `quorum` | all | sums of fewer members are refused, at least 3 (default 3) |
 | `minimum-per-position` | members | sparse sums of fewer members at a position are refused (default 1) |
-| `schemes` | members | the schemes it takes part in, separated by commas (default: all but plain and sharing) |
+| `schemes` | members | the schemes it takes part in, separated by commas (default: all but plain) |
+| `privacy-epsilon` | members | runs that prove no epsilon of at most this much are refused (default: none is) |
 | `insecure` | all | true allows keys of 1024 bits: for tests alone |
 
 *In Flower's simulation* one more mod is needed, and no keys, files or node-configs::
@@ -80,15 +81,16 @@ from blindsight.federated.identity import (
     Members,
     answer_hello,
 )
-from blindsight.federated.node import SHARING, GeneratorHandler, MemberHandler
-from blindsight.federated.task import Training, UpdateConfig, propose_update
+from blindsight.federated.node import KeyGeneratorNode, MemberNode
+from blindsight.federated.updates import AppLearner, Training
 from blindsight.files import as_path, exclusive_lock, storage_errors
-from blindsight.learn.rounds import Memory, Proposal
-from blindsight.sums import HIDING_SCHEMES, SCHEMES
+from blindsight.rounds import MIN_MEMBERS, Memory, Task, Update
+from blindsight.sums import HIDING_SCHEMES, SCHEMES, Terms
+from blindsight.sums.messages import weights_digest
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 ClientAppCallable = Callable[[Message, Context], Message]
-Do = Callable[[MemberHandler, tuple[bytes, ...]], list[bytes]]
+Do = Callable[[MemberNode, tuple[bytes, ...]], list[bytes]]
 """What a member does with the parts of a message of some kind, and returns."""
 
 ROLES = (MEMBER_ROLE, GENERATOR_ROLE)
@@ -96,6 +98,7 @@ ROLES = (MEMBER_ROLE, GENERATOR_ROLE)
 _LOG = logging.getLogger("flwr")
 _MEMBERS = "members.toml"  # of a simulation
 _POLL_SECONDS = 0.5
+_RENAMED = {"minimum-users": "quorum", "members": "members-file"}
 _REFUSED = 6  # Flower's code of an error for what a mod does not let through
 
 
@@ -108,8 +111,8 @@ def encrypted_updates(message: Message, context: Context, call_next: ClientAppCa
             return _refused(message, "this node is the key generator: it has no data.")
         return _evaluated(message, context, call_next)
 
-    def contribute(handler: MemberHandler, parts: tuple[bytes, ...]) -> list[bytes]:
-        return [_trained(handler, parts, message, context, call_next)]
+    def contribute(node: MemberNode, parts: tuple[bytes, ...]) -> list[bytes]:
+        return [_trained(node, parts, message, context, call_next)]
 
     return answer(message, context, {"contribute": contribute}, settings_of(context))
 
@@ -136,14 +139,14 @@ def answer(message: Message, context: Context, members_do: Mapping[str, Do], set
     kind = ""
     try:
         kind, parts, _ = unpack(message.content)
-        handler = handler_of(context.node_config, settings)
-        with exclusive_lock(handler.store.path / "lock"):
+        node = node_of(context.node_config, settings)
+        with exclusive_lock(node.store.path / "lock"):
             if kind == "hello":
-                reply = pack(kind, answer_hello(handler.store.identity, handler.role, parts, context.node_id))
-            elif kind in members_do and isinstance(handler, MemberHandler):
-                reply = pack(kind, members_do[kind](handler, parts))
+                reply = pack(kind, answer_hello(node.store.identity, node.role, parts, context.node_id))
+            elif kind in members_do and isinstance(node, MemberNode):
+                reply = pack(kind, members_do[kind](node, parts))
             else:
-                reply = pack(kind, handler.handle(kind, parts))
+                reply = pack(kind, node.handle(kind, parts))
     except (MessageError, PrivacyError) as error:
         _LOG.warning("%s is refused: %s", kind or "a message", error)
         reply = pack(kind, (), error=str(error))
@@ -169,12 +172,12 @@ def _evaluated(message: Message, context: Context, call_next: ClientAppCallable)
 
 
 def _trained(
-    handler: MemberHandler, parts: tuple[bytes, ...], message: Message, context: Context, call_next: ClientAppCallable
+    node: MemberNode, parts: tuple[bytes, ...], message: Message, context: Context, call_next: ClientAppCallable
 ) -> bytes:
     """Let the app train, and return the signed reply.
 
-    The aggregator has signed the call together with its last parts, the digests of the arrays and of all that the app
-    gets: from the same arrays a member learns once, whatever config comes with them.
+    The aggregator has signed the call together with its last parts, the digests of the weights and of all that the app
+    gets: from the same weights a member learns once, however they are written and whatever config comes with them.
     """
     if len(parts) != 4:
         raise MessageError("a call to contribute has four parts.")
@@ -184,39 +187,39 @@ def _trained(
             f"a call to contribute is of the type {MessageType.TRAIN!r}, in no group, so that all members ask the same "
             f"function of their apps; this one came with the type {asked[0]!r} and the group {asked[1]!r}."
         )
-    arrays = RecordDict({name: record for name, record in message.content.array_records.items() if name != PARTS})
-    for part, content in ((parts[2], arrays), (parts[3], message.content)):
-        if not hmac.compare_digest(part, content_digest(content)):
-            raise MessageError("the aggregator has signed another model or config than came with its call.")
+    if not hmac.compare_digest(parts[3], content_digest(message.content)):
+        raise MessageError("the aggregator has signed another model or config than came with its call.")
 
-    def propose(config: bytes, round: int, memory: Memory, seed: int) -> Proposal:
-        update = UpdateConfig.from_bytes(config)
-        terms = handler.member(parts[0].decode()).terms
-        update.check(terms, round)
+    def learn(task: Task, terms: Terms, round: int, memory: Memory) -> Update:
+        records = [record for name, record in message.content.array_records.items() if name != PARTS]
+        weights = weights_digest(value.numpy() for record in records for value in record.values())
+        if not hmac.compare_digest(parts[2], weights):
+            raise MessageError("the aggregator has signed the digest of other weights than came with its call.")
+        learner = AppLearner.of(task)
         try:
-            trained = _learned(message, context, call_next, update)
+            trained = _learned(message, context, call_next, learner)
         except MessageError as error:
-            if update.noise is None:
+            if learner.noise is None:
                 raise
             # Whether training fails may depend on a single picture: under noise nobody is told.
             _LOG.error("this round counts as no change: %s", error)
-            trained = Training(np.zeros(update.noise.dimension))
-        proposal, clipped = propose_update(trained, memory, update, terms, round)
+            trained = Training(np.zeros(learner.numbers))
+        update, clipped = learner.update_of(trained, memory, terms, round)
         if clipped:
             _LOG.warning("%d values of this node are beyond the range of the run and are clipped", clipped)
-        return proposal
+        return update
 
-    return handler.contribute(parts, propose)
+    return node.contribute(parts, learn)
 
 
-def _learned(message: Message, context: Context, call_next: ClientAppCallable, config: UpdateConfig) -> Training:
+def _learned(message: Message, context: Context, call_next: ClientAppCallable, learner: AppLearner) -> Training:
     """Return what the app changed in the arrays it was given, on how many examples, and what it measured."""
     message.content = RecordDict({key: record for key, record in message.content.items() if key not in (HEAD, PARTS)})
     given = ArrayRecord(dict(_model(message.content, "the ServerApp")))  # the app may write into the record it gets
     reply = _app_reply(message, context, call_next)
     returned = aligned(_model(reply, "the ClientApp"), given)
-    metrics = tuple(_metric(reply, name) for name in config.metrics)
-    return Training(flatten(returned) - flatten(given), _examples(reply, config), metrics)
+    metrics = tuple(_metric(reply, name) for name in learner.metrics)
+    return Training(flatten(returned) - flatten(given), _examples(reply, learner), metrics)
 
 
 def _app_reply(message: Message, context: Context, call_next: ClientAppCallable) -> RecordDict:
@@ -248,15 +251,15 @@ def _metric(content: RecordDict, key: str) -> float:
     return float(number)
 
 
-def _examples(content: RecordDict, config: UpdateConfig) -> float:
-    """Return the weight that the app gives to its update, one if all owners weigh the same."""
-    if not config.most_examples:
+def _examples(content: RecordDict, learner: AppLearner) -> float:
+    """Return the weight that the app gives to its update, one if all members weigh the same."""
+    if not learner.max_examples:
         return 1.0
-    number = _metric(content, config.weighted_by)
+    number = _metric(content, learner.weighted_by)
     if not 0 < number < math.inf:
-        raise MessageError(f"{config.weighted_by!r} must be above 0: updates are weighed by it; got {number}.")
-    if number > config.most_examples:
-        _LOG.warning("this node's %s count as %d, the most of this run", config.weighted_by, config.most_examples)
+        raise MessageError(f"{learner.weighted_by!r} must be above 0: updates are weighed by it; got {number}.")
+    if number > learner.max_examples:
+        _LOG.warning("this node's %s count as %d, the most of this run", learner.weighted_by, learner.max_examples)
     return number
 
 
@@ -302,29 +305,49 @@ def _present(content: RecordDict, kind: str, names: list[str]) -> RecordDict:
     return RecordDict(records)
 
 
-def handler_of(config: Mapping[str, Any], settings: tuple[str, ...] = ()) -> MemberHandler | GeneratorHandler:
+def node_of(config: Mapping[str, Any], settings: tuple[str, ...] = ()) -> MemberNode | KeyGeneratorNode:
+    """Return the node that a node-config describes."""
+    refuse_renamed(config, "node-config", _RENAMED)
     role = config.get("role", MEMBER_ROLE)
     if role not in ROLES:
         raise UnknownNameError("role in the node-config", str(role), ROLES)
-    store, minimum = KeyStore(as_path(_needed(config, "home"))), config.get("minimum-users", 3)
-    if not isinstance(minimum, int) or minimum < 3:
-        raise InputError(f"minimum-users must be a whole number of at least 3; got {minimum}.")
+    store, quorum = KeyStore(as_path(_needed(config, "home"))), _count(config, "quorum", MIN_MEMBERS)
     insecure = config.get("insecure", False) is True
     if role == GENERATOR_ROLE:
-        members = Members.read(_needed(config, "members"))
-        return GeneratorHandler(store, members, minimum, insecure)
-    per_position = config.get("minimum-per-position", 1)
-    if not isinstance(per_position, int) or per_position < 1:
-        raise InputError(f"minimum-per-position must be a whole number of at least 1; got {per_position}.")
-    generator, schemes = _needed(config, "key-generator"), _schemes(config)
-    return MemberHandler(store, generator, minimum, schemes, insecure, per_position, settings)
+        return KeyGeneratorNode(store, Members.read(_needed(config, "members-file")), quorum, insecure)
+    epsilon = config.get("privacy-epsilon")
+    if epsilon is not None and not (isinstance(epsilon, int | float) and epsilon > 0):
+        raise InputError(f"privacy-epsilon must be a number above 0; got {epsilon!r}.")
+    return MemberNode(
+        store,
+        _needed(config, "key-generator"),
+        quorum,
+        _schemes(config),
+        insecure,
+        _count(config, "minimum-per-position", 1),
+        epsilon,
+        settings,
+    )
+
+
+def refuse_renamed(config: Mapping[str, Any], what: str, renamed: Mapping[str, str]) -> None:
+    """Refuse settings that have another name now."""
+    for name in renamed.keys() & config.keys():
+        raise InputError(f"{name!r} in the {what} is now {renamed[name]!r}; got {name}={config[name]!r}.")
+
+
+def _count(config: Mapping[str, Any], key: str, least: int) -> int:
+    number = config.get(key, least)
+    if type(number) is not int or number < least:
+        raise InputError(f"{key} must be a whole number of at least {least}; got {number!r}.")
+    return number
 
 
 def _schemes(config: Mapping[str, Any]) -> tuple[str, ...]:
     schemes = tuple(str(config.get("schemes", ",".join(HIDING_SCHEMES))).replace(" ", "").split(","))
     for scheme in schemes:
-        if scheme not in (*SCHEMES, SHARING):
-            raise UnknownNameError("scheme in the node-config", scheme, (*SCHEMES, SHARING))
+        if scheme not in SCHEMES:
+            raise UnknownNameError("scheme in the node-config", scheme, SCHEMES)
     return schemes
 
 
@@ -350,7 +373,7 @@ def simulated_nodes(message: Message, context: Context, call_next: ClientAppCall
     members = Members.read(folder / _MEMBERS)
     own = copy.copy(context)
     if place == count - 1:
-        name, more = KEY_GENERATOR, {"role": GENERATOR_ROLE, "members": str(folder / _MEMBERS)}
+        name, more = KEY_GENERATOR, {"role": GENERATOR_ROLE, "members-file": str(folder / _MEMBERS)}
     else:
         name, more = _name(place), {"key-generator": members.fingerprints[KEY_GENERATOR]}
     own.node_config = {**config, **more, "home": str(_home(folder, name)), "num-partitions": count - 1}
