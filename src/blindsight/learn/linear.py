@@ -431,9 +431,8 @@ def _sample_weights(known: Signs, class_weight: ClassWeight) -> Array:
     if isinstance(class_weight, str):
         return np.ones(len(known))
     by_class = np.asarray(class_weight, dtype=np.float64)
-    if known.shape[1] == 1:
-        return np.where(known[:, 0] > 0, by_class[1], by_class[0])
-    weights: Array = (known > 0) @ by_class
+    single = known.shape[1] == 1
+    weights: Array = np.where(known[:, 0] > 0, by_class[1], by_class[0]) if single else (known > 0) @ by_class
     return weights
 
 

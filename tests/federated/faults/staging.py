@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from blindsight.learn.rounds import Memory, owner_seed, remembered
 
 from apps.federated.deployment.federation import LocalFederation
 from blindsight.federated.task import TaskOptions, classifier_task
 from blindsight.learn.model import LinearModel
+from blindsight.learn.rounds import Memory, owner_seed, remembered
 from blindsight.rng import science
 from blindsight.sums.terms import AGGREGATOR
 
