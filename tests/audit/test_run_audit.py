@@ -18,7 +18,7 @@ from blindsight.errors import CorruptFileError, InputError
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.recording import RecordedRound
 from blindsight.papers.dphe import PublishedClassifier
-from blindsight.rounds import Sums
+from blindsight.rounds import Privacy, Sums
 from blindsight.sums.session import open_session
 
 ABOUT = {

@@ -11,9 +11,11 @@ from blindsight.audit.run_audit import RebuiltRun
 from blindsight.data import Dataset, load
 from blindsight.data.sites import Study, gather
 from blindsight.errors import CorruptFileError, DataError, InputError
-from blindsight.federated.task import Task, TaskOptions, classifier_task
 from blindsight.learn import FederatedClassifier, load_model
-from blindsight.rounds import Privacy
+from blindsight.learn.classifier import classifier_task
+from blindsight.learn.linear import LinearTraining
+from blindsight.learn.model import Classes
+from blindsight.rounds import Privacy, Task
 
 NAMES = ("anchor", "boat", "cloud")
 LACKS = {"north": 0, "east": 1, "west": 2}
@@ -188,10 +190,11 @@ def test_sites_agree_on_columns_and_classes(folders, tmp_path, blindsight):
         made[site] = np.load(out, allow_pickle=False)
     assert {site: data["features"].shape[1] for site, data in made.items()} == dict.fromkeys(made, 12)
     assert set(made["north"]["labels"]) == {"boat", "cloud"}
-    task = classifier_task((made["public"]["features"], made["public"]["labels"]), None, 3, TaskOptions())
-    received = Task.from_bytes(task.task.to_bytes())
-    assert received.labels.names.tolist() == list(NAMES)
-    assert received.labels.signs(made["north"]["labels"]).shape == (60, 3)
+    public = made["public"]["features"], made["public"]["labels"]
+    task = classifier_task(public, Classes(np.unique(public[1])), LinearTraining())
+    labels = Task.from_bytes(task.to_bytes()).learner().labels
+    assert labels.names.tolist() == list(NAMES)
+    assert labels.signs(made["north"]["labels"]).shape == (60, 3)
     strange = tmp_path / "strange"
     (strange / "clown").mkdir(parents=True)
     Image.fromarray(drawn(1).images[0]).save(strange / "clown" / "1.png")
