@@ -15,7 +15,7 @@ from blindsight.files import atomic_writer, check_writable, storage_errors
 
 if TYPE_CHECKING:
     from blindsight.federated.identity import Identity
-    from blindsight.federated.runs import KeptRun
+    from blindsight.federated.runs import StoredRun
 
 operator_home = option("--home", type=Path, required=True, help="The operator's folder, which nobody else may read.")
 
@@ -371,10 +371,10 @@ def node_key(out: Path) -> None:
 def list_runs(home: Path) -> None:
     """List the runs a party takes part in or took part in; for the key generator also every sum that it has opened."""
     from blindsight.federated.identity import KeyStore
-    from blindsight.federated.runs import kept_runs
+    from blindsight.federated.runs import list_runs
 
     place = KeyStore(home)
-    name, runs = place.identity.name, kept_runs(place)
+    name, runs = place.identity.name, list_runs(place)
     document = {"name": name, "runs": [_run_document(run) for run in runs]}
     if not runs:
         show(document, f"{name} keeps no run.")
@@ -391,11 +391,11 @@ def list_runs(home: Path) -> None:
 def forget(home: Path, run: str) -> None:
     """Delete a party's keys and state of a run that has finished, for good; the ledger of privacy budgets is kept."""
     from blindsight.federated.identity import KeyStore
-    from blindsight.federated.runs import forget_run
+    from blindsight.federated.runs import delete_run
 
     place = KeyStore(home)
     name = place.identity.name
-    gone, files = forget_run(place, run)
+    gone, files = delete_run(place, run)
     document = {"name": name, "forgotten": _run_document(gone), "files": files}
     lost = " and the record of what was opened" if gone.record else ""
     show(
@@ -405,7 +405,7 @@ def forget(home: Path, run: str) -> None:
     )
 
 
-def _run_document(run: "KeptRun") -> dict[str, Any]:
+def _run_document(run: "StoredRun") -> dict[str, Any]:
     kept = {name: getattr(run, name) for name in ("scheme", "weights", "stands")}
     lists = {"members": list(run.members), "opened": list(run.record)}
     return {"run": run.name} | kept | lists | {"folder": str(run.folder)}
