@@ -345,8 +345,8 @@ class Admission:
             raise InputError(f"not everybody is there yet: {', '.join(self.awaited)}.")
         if KEY_GENERATOR not in self.members.fingerprints:
             raise InputError("nobody was invited as the key generator.")
-        if len(self.members.owners) < MIN_MEMBERS:
-            raise PrivacyError(f"{len(self.members.owners)} members take part; {MIN_MEMBERS} is the least. {WHY_THREE}")
+        if len(self.members.names) < MIN_MEMBERS:
+            raise PrivacyError(f"{len(self.members.names)} members take part; {MIN_MEMBERS} is the least. {WHY_THREE}")
         files = {
             "accepted.toml": Members({**_accepted(home), **self.members.fingerprints}).to_toml(),
             "app": invitation.app,

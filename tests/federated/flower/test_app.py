@@ -174,7 +174,7 @@ def test_the_server_uses_no_key_store_but_its_own(tmp_path):
     given = app.federation.run_config()
     store, members = Settings(given).store()
     assert store.identity.name == "aggregator"
-    assert "ann" in members.owners
+    assert "ann" in members.names
     for old, new in (("users", "members"), ("minimum-users", "quorum")):
         with pytest.raises(InputError, match=f"'{old}'.*'{new}'"):
             Settings({**given, old: 3})

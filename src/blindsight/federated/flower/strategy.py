@@ -385,7 +385,7 @@ class Encrypted(Strategy):
     def _set_up(self, grid: Grid, arrays: ArrayRecord) -> tuple[RemoteSums, GridTransport]:
         if self.simulated:
             self.store, self.parties = make_parties(grid, members=self.members, seconds=self.wait)
-            self.members = len(self.parties.owners)
+            self.members = len(self.parties.names)
         transport = GridTransport(grid, self.parties, hello_seconds=self.patience.step)
         run = await_and_set_up(
             self.store,
@@ -406,7 +406,7 @@ class Encrypted(Strategy):
         late = [
             name
             for name in transport.present()
-            if name in self.parties.owners and name not in server.terms.members and name not in self._declined
+            if name in self.parties.names and name not in server.terms.members and name not in self._declined
         ]
         if not late or self.sums.traits.sparse or self.sums.scheduled or self.privacy is not None:
             return  # what members hold back, and what they have spent, belongs to their run

@@ -168,15 +168,16 @@ def _sums(settings: Settings) -> Sums:
 
 
 def _privacy(settings: Settings) -> Privacy | None:
-    given = {name: settings.number(f"privacy-{name}") for name in ("epsilon", "delta", "clip")}
-    unit = settings.text("privacy-unit")
+    given: dict[str, Any] = {"unit": settings.text("privacy-unit")}
+    given |= {name: settings.number(f"privacy-{name}") for name in ("epsilon", "delta", "clip")}
     if not given["epsilon"]:
-        if unit or given["delta"] or given["clip"]:
+        if any(given.values()):
             raise InputError("privacy-delta, privacy-unit and privacy-clip go with privacy-epsilon. Name it, too.")
         return None
-    if unit not in ("record", "member"):
-        raise UnknownNameError("privacy-unit", unit, ("record", "member"))
-    return Privacy(epsilon=given["epsilon"], delta=given["delta"], unit=unit, clip=given["clip"] or None)  # type: ignore[arg-type]
+    for name in ("colluders", "drop-outs"):
+        count = settings.whole(f"privacy-{name}")
+        given[name.replace("-", "_")] = None if count < 0 else count
+    return Privacy(**given | {"clip": given["clip"] or None})
 
 
 def _validation(settings: Settings, dimensions: int) -> Pair | None:
