@@ -298,9 +298,9 @@ def rotate(home: Path, out: Path) -> None:
 @options.home
 def follow_authority(file: Path, home: Path) -> None:
     """Believe the federation's new authority, if the aggregator has signed that it follows the one of this home."""
-    from blindsight.federated.invite import follow
+    from blindsight.federated.invite import follow_handover
 
-    follow(home.expanduser(), file.read_bytes())
+    follow_handover(home.expanduser(), file.read_bytes())
     show({"authority": str(home / "authority.crt")}, "The new authority is believed. Start this party's node again.")
 
 
@@ -345,7 +345,7 @@ def list_members(members: tuple[str, ...], out: Path | None) -> None:
     elif not Settings.json:
         sys.stdout.write(listed.to_toml())  # as it is: it may go straight into a file
         return
-    document = {"parties": dict(listed.fingerprints), "members": list(listed.names), "path": out and str(out)}
+    document = {"members": dict(listed.fingerprints), "names": list(listed.names), "path": out and str(out)}
     show(document, f"{len(listed.fingerprints)} parties, {len(listed.names)} of them members: {out}")
 
 

@@ -68,7 +68,7 @@ from blindsight.rng import ByteSource, system_bytes
 from blindsight.rounds import MIN_MEMBERS
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
-DOOR = "/blindsight/join"
+ADMISSION = "/blindsight/join"
 """Where a party that has an invitation joins: a path of the SuperLink."""
 
 LOOPBACK = ("localhost", "127.0.0.1")
@@ -266,7 +266,7 @@ class Invitation:
             raise CorruptFileError(f"{path} is no invitation: {error}") from None
 
     def renewed(self, home: Path) -> "Invitation":
-        """Return it with the authority that the party in this home believes by now (`follow`)."""
+        """Return it with the authority that the party in this home believes by now (`follow_handover`)."""
         path = home / "authority.crt"
         return replace(self, authority=path.read_text()) if path.exists() else self
 
@@ -519,7 +519,7 @@ def _hosts(address: str) -> list[str]:
     return sorted({address.rpartition(":")[0].strip("[]"), *LOOPBACK})
 
 
-def follow(home: Path, hand_over: bytes) -> None:
+def follow_handover(home: Path, hand_over: bytes) -> None:
     """Believe another authority, if the aggregator among the party's members has signed that it follows the present."""
     try:
         document = json.loads(hand_over)

@@ -276,7 +276,7 @@ class Encrypted(Strategy):
     def _content(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, members: int) -> RecordDict | None:
         """Return what the strategy sends to its nodes, the same to all; None if it asks for no training."""
         needed = [getattr(self.strategy, name, 0) for name in ("min_available_nodes", "min_train_nodes")]
-        stage = _Stage(range(1, max(members, *needed) + 1))
+        stage = _ProxyGrid(range(1, max(members, *needed) + 1))
         messages = list(self.strategy.configure_train(server_round, arrays, config, stage))
         if not messages:
             return None
@@ -349,7 +349,7 @@ class Encrypted(Strategy):
         nodes = [present[name] for name in server.terms.members if name in present]
         needed = max(getattr(self.strategy, name, 0) for name in ("min_available_nodes", "min_evaluate_nodes"))
         away = range(-1, -1 - max(0, needed - len(nodes)), -1)  # Flower waits for nodes, and these may never come
-        messages = self.strategy.configure_evaluate(server_round, arrays, config, _Stage([*nodes, *away]))
+        messages = self.strategy.configure_evaluate(server_round, arrays, config, _ProxyGrid([*nodes, *away]))
         return [message for message in messages if message.metadata.dst_node_id in nodes]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> Any:
@@ -472,7 +472,7 @@ class _Delegate:
         delattr(self._wrapper.strategy, name)
 
 
-class _Stage(Grid):
+class _ProxyGrid(Grid):
     """The nodes among which a wrapped strategy chooses; it sends nothing itself."""
 
     def __init__(self, nodes: Iterable[int]) -> None:
