@@ -138,7 +138,7 @@ def test_the_example_with_encryption_gives_every_party_a_key_store_and_a_handler
     members = Members.read(Path(str(server["members"])))
     for handler in handlers:
         members.check(handler.store.identity.public)
-    assert members.owners == tuple(sorted(example.OWNERS))
+    assert members.names == tuple(sorted(example.OWNERS))
     assert [node.node_config.get("partition-id") for node in nodes] == [0, 1, 2, 3, 4, None]
     assert set(server) <= settings_of("after")  # Flower refuses a setting that an app does not have
 

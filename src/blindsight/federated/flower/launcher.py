@@ -67,7 +67,8 @@ _PROGRAMS = {
     "flwr-serverapp": ("flwr.superlink.cli.flwr_serverapp", "flwr_serverapp"),
 }
 _WARM = (*(module for module, _ in _PROGRAMS.values()), "numpy", "blindsight.federated.flower.mod",
-         "blindsight.federated.flower.strategy", "blindsight.federated.task")  # fmt: skip
+         "blindsight.federated.flower.strategy", "blindsight.learn.classifier",
+         "blindsight.learn.kmeans")  # fmt: skip
 
 
 def _seam(module: str, name: str) -> ModuleType:

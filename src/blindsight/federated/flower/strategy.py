@@ -189,7 +189,10 @@ class Encrypted(Strategy):
 
     def _terms(self, numbers: int, run: str, members: tuple[str, ...]) -> Terms:
         sums = self._learner(numbers, len(members)).sums(replace(self.sums, sample=self._sample(len(members))))
-        return self._task(numbers, len(members)).terms(sums, run=run, members=members)
+        task = self._task(numbers, len(members))
+        terms = task.terms(sums, run=run, members=members)
+        task.check(terms)  # as members do
+        return terms
 
     def _sample(self, members: int) -> int:
         """Return how many members are asked in a round: as many as the strategy samples, by a rule that all know."""
@@ -382,7 +385,7 @@ class Encrypted(Strategy):
     def _set_up(self, grid: Grid, arrays: ArrayRecord) -> tuple[RemoteSums, GridTransport]:
         if self.simulated:
             self.store, self.parties = make_parties(grid, members=self.members, seconds=self.wait)
-            self.members = len(self.parties.owners)
+            self.members = len(self.parties.names)
         transport = GridTransport(grid, self.parties, hello_seconds=self.patience.step)
         run = await_and_set_up(
             self.store,
@@ -403,7 +406,7 @@ class Encrypted(Strategy):
         late = [
             name
             for name in transport.present()
-            if name in self.parties.owners and name not in server.terms.members and name not in self._declined
+            if name in self.parties.names and name not in server.terms.members and name not in self._declined
         ]
         if not late or self.sums.traits.sparse or self.sums.scheduled or self.privacy is not None:
             return  # what members hold back, and what they have spent, belongs to their run
