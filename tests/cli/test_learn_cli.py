@@ -15,7 +15,18 @@ QUICK = ["-n", 300, "--components", 15, "--owners", 3, "--rounds", 2, "--key-bit
 
 
 def test_encrypted_learning_writes_model_statement_and_report(tmp_path, blindsight):
-    asked = ["learn", "classifier", *QUICK, "--scheme", "block-dphe", "--sparsity", 0.5, "--compare", "--json"]
+    asked = [
+        "learn",
+        "classifier",
+        *QUICK,
+        "--scheme",
+        "block-dphe",
+        "--sparsity",
+        0.5,
+        "--compare",
+        "--record",
+        "--json",
+    ]
     said = blindsight(*asked, "--out", tmp_path / "run")
     found = said.document
     assert "key generator s" in said.err  # the live table leaves standard output to the document
@@ -89,7 +100,7 @@ def test_a_run_can_be_watched_and_asked_for_again(tmp_path, blindsight, monkeypa
     assert "unseen" not in page
     again = blindsight(*asked, "--json").document  # nothing is left to do, and nothing is done twice
     assert again["history"] == first["history"] == json.loads((out / "history.json").read_text())
-    assert (out / "report.html").read_text() == page  # with the picture of who saw what
+    assert (out / "report.html").read_text() == page
 
 
 def test_clustering(tmp_path, blindsight):
