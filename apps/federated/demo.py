@@ -2,7 +2,7 @@
 
     python -m apps.federated.demo [--out FOLDER] [--rounds 4] [--members 5] [--scheme masks] [--faces 1500]
 
-Drawn faces are shared out among the members, each of which sees its own alone. What they learn over loopback is compared
+Drawn faces are divided among the members, each of which sees its own alone. What they learn over loopback is compared
 with what the same members learn in one process: it must be the same model, number for number.
 """
 

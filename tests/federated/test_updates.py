@@ -137,3 +137,33 @@ def test_with_noise_nothing_but_the_change_is_sent():
     for change in ({"sparsity": 0.5}, {"max_examples": 10}, {"metrics": ("loss",)}, {"scheduled": True}):
         with pytest.raises(InputError, match="with noise"):
             replace(learner, **change)
+
+
+def planned(members, epsilon=1.0, delta=1e-6, **changes):
+    """Return the task of an app with noise for a number of members, whose plan was changed."""
+    privacy = Privacy(epsilon=epsilon, delta=delta, unit="member", clip=1.0)
+    plan = privacy.plan(members=members, dimension=100, rounds=10, records=1, scheme="masks")
+    return AppLearner(numbers=100, noise=replace(plan, **changes)).task(delta=delta)
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (planned(200, groups=1), "groups is 4, planned 1"),
+        (planned(200, colluders=0), "may collude, planned 0"),
+        (planned(200, sigma=1), "proves nothing"),
+        (planned(200, epsilon=50.0, delta=0.5), "hides nothing"),
+        (planned(200, rounds=10**6), "hides nothing"),
+    ],
+)
+def test_a_member_computes_the_epsilon_from_the_terms_that_it_signs(task, words):
+    """Two hundred members, whose sums the server sees in four groups."""
+    right = planned(200)
+    names = tuple(f"member {number}" for number in range(200))
+    terms = right.terms(Sums(), run="a", members=names)
+    right.check(terms, 10)
+    with pytest.raises(PrivacyError, match="11"):
+        right.check(terms, 11)
+    forged = replace(terms, config=task.digest)
+    with pytest.raises(PrivacyError, match=words):
+        task.check(forged, 1)
