@@ -72,6 +72,8 @@ def owned(**kind):
 def sums_of(scheme, share=1.0, **options):
     sparse = scheme in ("dphe", "block-dphe")
     short = {"sparsity": 0.5, "key_bits": 1024, "insecure": True, "minimum_per_position": 1} | options
+    if sparse and share == 1:
+        share = None  # each member chooses what it sends
     return Sums(scheme=scheme, share=share, options=DpheOptions(**short) if sparse else None)
 
 
