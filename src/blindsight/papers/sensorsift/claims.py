@@ -29,7 +29,7 @@ PAPER_SOURCE = "Enev et al. 2012"
 SIDE = 16  # of the grey pictures that cheats are tried on: whole numbers, since one of them lives behind the point
 COMPONENTS = 60
 CHEATS: tuple[Callable[..., Cheat], ...] = (collinear_pair, low_digits, xor_hash)
-_CONFIDENCE, _THRESHOLD = 0.95, 0.10
+_CONFIDENCE = 0.95
 Parts = tuple[VerificationSet, VerificationSet]
 """Of a labelled collection: the app makes sifts from the first, everything is judged on the second."""
 
