@@ -10,7 +10,7 @@ REQUIREMENTS := pyproject.toml constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo federated-demo test test-all test-faults test-portable test-python test-wheel test-notebooks check lock bench bench-all coverage reference notebooks docs clean
+.PHONY: help adversaries demo federated-demo test test-all test-faults test-portable test-python test-wheel test-notebooks check lock bench bench-all coverage reference notebooks docs clean
 
 help:  ## list the targets
 	@echo "Blindsight: learn from, search through and share images that nobody may see."
@@ -44,6 +44,9 @@ test-wheel: $(BIN)/python  ## build the wheel, install it alone into an empty en
 
 test-notebooks: $(VENV)/.all  ## make the notebooks in examples/ from the tutorials and execute them
 	$(BIN)/python tools/notebooks.py --run
+
+adversaries: $(VENV)/.all  ## play every attack on its weakness and on the repair, write the table of docs/audit.md
+	$(BIN)/python tools/adversaries.py
 
 check: $(VENV)/.all  ## lint, types, import contracts, limits of walks, lock file, generated reference
 	$(BIN)/ruff check .
