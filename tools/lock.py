@@ -24,7 +24,7 @@ from packaging.version import Version
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints.txt"
 HELD = ["torch==2.13.0"]
-"""What is not taken in its newest version: this is the last PyTorch whose build for CPUs is at hand; later ones bring CUDA."""
+"""What is not taken in its newest version: of PyTorch, this is the build for CPUs at hand; others bring CUDA."""
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 

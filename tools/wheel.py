@@ -4,7 +4,7 @@ python tools/wheel.py [PYTHON ...]           with the newest versions that were 
 python tools/wheel.py --newest [PYTHON ...]  with the newest there are today; where all works, they are noted as tried
 python tools/wheel.py --steps                the first steps alone, where this Python has Blindsight installed
 
-The oldest are the lower bounds of pyproject.toml; what these need in turn, and everything where no bound is, pip chooses.
+The oldest are the lower bounds of pyproject.toml; what these need in turn is what pip chooses.
 """
 
 import os
@@ -18,6 +18,7 @@ import tomllib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from zipfile import ZipFile
 
 ROOT = Path(__file__).resolve().parent.parent
 TRIED = ROOT / "tools" / "tried.txt"
@@ -43,14 +44,14 @@ def build(folder: Path) -> Path:
     pip = [sys.executable, "-m", "pip", "--quiet", "wheel", "--no-deps", "--wheel-dir", str(folder)]
     subprocess.run([*pip, str(folder / "source")], check=True)
     (wheel,) = folder.glob("*.whl")
-    held = subprocess.run([sys.executable, "-m", "zipfile", "--list", str(wheel)], capture_output=True, text=True).stdout
+    held = "\n".join(ZipFile(wheel).namelist())
     if missing := [name for name in PACKED if f"blindsight/{name}" not in held]:
         sys.exit(f"{wheel.name} lacks {', '.join(missing)}.")
     return wheel
 
 
-def install(python: str, wheel: Path, constraints: Iterable[str], folder: Path) -> tuple[str, dict[str, str], str]:
-    """Install the wheel into an empty environment and take the first steps; return it, its versions and a transcript."""
+def install(python: str, wheel: Path, constraints: Iterable[str], folder: Path) -> tuple[dict[str, str], str]:
+    """Install the wheel into an empty environment and take the first steps; return the versions and a transcript."""
     folder.mkdir()
     (folder / "constraints.txt").write_text("\n".join(constraints))
     inside, begun = str(folder / "venv" / "bin" / "python"), time.monotonic()
@@ -67,7 +68,7 @@ def install(python: str, wheel: Path, constraints: Iterable[str], folder: Path) 
     said += f"{what}: {', '.join(f'{name} {version}' for name, version in versions.items())}\n"
     said += _output([inside, str(Path(__file__)), "--steps"], folder)
     shutil.rmtree(folder / "venv")
-    return inside, versions, said
+    return versions, said
 
 
 def _output(command: list[str], folder: Path) -> str:
@@ -149,7 +150,7 @@ def main(*words: str) -> int:
         }
         for (python, name), job in jobs.items():
             try:
-                _, versions, said = job.result()
+                versions, said = job.result()
             except RuntimeError as error:
                 failed.append(f"{python}, {name}")
                 said, versions = f"FAILED: {error}\n", {}

@@ -17,8 +17,11 @@ from blindsight.cli.options import (
     table,
     tell_skipped,
     terminal_progress,
+    to_delta,
+    to_features,
     to_file,
     to_folder,
+    to_positive,
     write_json,
 )
 from blindsight.errors import InputError
@@ -85,6 +88,7 @@ class Own:
                 raise InputError(
                     "--public and --test belong to owners with pictures of their own: name them by --owner."
                 )
+            collected.check()
             return None
         if collected.data or collected.path or collected.count or sharing:
             raise InputError(
@@ -164,11 +168,14 @@ proof = grouped(
     option(
         "--epsilon",
         type=float,
+        check=to_positive,
         help="Prove this much of all rounds, by noise inside the sums; needs --delta and --unit.",
     ),
-    option("--delta", type=float, help="Of epsilon; below one over the number of records."),
+    option("--delta", type=float, check=to_delta, help="Of epsilon; below one over the number of records."),
     option("--unit", choices=("record", "owner"), help="What epsilon protects."),
-    option("--clip", type=float, help="Longest gradient of a record (default 1), or update of an owner."),
+    option(
+        "--clip", type=float, check=to_positive, help="Longest gradient of a record (default 1), or update of an owner."
+    ),
     option(
         "--colluders",
         type=int,
@@ -200,11 +207,12 @@ attributes = option("--attributes", default="", help="Learn these attributes ins
     min=1,
 )
 @proof
-@option("--ledger", type=Path, help="Ledger that is charged with epsilon before anything is learned.")
+@option("--ledger", type=Path, check=to_file, help="Ledger that is charged with epsilon before anything is learned.")
 @flag("--compare", help="Also measure in the report what a round costs with every other scheme.")
 @options.model_folder("out/learn")
 @options.resume
 @flag("--record", help="Keep one round with every update in the clear, for `blindsight audit`.")
+@options.check_only
 def learn_encrypted(
     collected: Collected,
     own: Own,
@@ -219,6 +227,7 @@ def learn_encrypted(
     out: Path,
     resume: bool,
     record: bool,
+    check: bool,
 ) -> None:
     """Train one linear classifier from several owners by encrypted rounds; write model, statement and report.
 
@@ -240,6 +249,8 @@ def learn_encrypted(
     if sites is not None:
         data, owners = "own pictures", len(sites.owners)
     learner.check(owners)
+    charged = None if ledger is None else Ledger(ledger)
+    options.end_check(check)
     study, pictures = _study(collected, seen, attributes, sharing, sites)
     learner.set_params(multilabel=study.multilabel, classes=study.classes)
     described = collected.to_dict() | asdict(seen) | {"data": data, "owners": owners, "attributes": attributes}
@@ -252,7 +263,7 @@ def learn_encrypted(
         study.owners,
         public=study.public,
         validation=study.test,
-        ledger=None if ledger is None else Ledger(ledger),
+        ledger=charged,
         scope=data,
         checkpoint=out / "checkpoint" if resume else None,
         on_round=_told_and_kept(out, LiveTable(title, _COLUMNS)),
@@ -292,11 +303,11 @@ def learn_encrypted(
 @own
 @option("--model", required=True, help="Your torch module, as in net.py:Net; called with the number of classes.")
 @option("--side", default=32, help="With --owner: size at which pictures are read.", min=8)
-@option("--epsilon", type=float, help="Prove this much of the run; needs --delta and --unit.")
-@option("--delta", type=float, help="Of epsilon; below one over the number of pictures.")
+@option("--epsilon", type=float, check=to_positive, help="Prove this much of the run; needs --delta and --unit.")
+@option("--delta", type=float, check=to_delta, help="Of epsilon; below one over the number of pictures.")
 @option("--unit", choices=("record", "participant"), help="What epsilon protects.")
 @option("--share", default=0.1, help="Fraction of the parameters in an upload.")
-@option("--clip", type=float, help="Longest gradient or upload; default: by the public pictures.")
+@option("--clip", type=float, check=to_positive, help="Longest gradient or upload; default: by the public pictures.")
 @option("--batch-size", type=int, help="Pictures of an upload; default: from epsilon.", min=1)
 @option("--local-steps", type=int, help="Passes over them; default: 5.", min=1)
 @option("--learning-rate", type=float, help="Default: by the optimiser and epsilon.")
@@ -306,7 +317,10 @@ def learn_encrypted(
 @options.hidden_scheme
 @recorded
 @options.model_folder("out/network")
-def learn_network(collected: Collected, own: Own, model: str, side: int, record: bool, out: Path, **how: Any) -> None:
+@options.check_only
+def learn_network(
+    collected: Collected, own: Own, model: str, side: int, record: bool, out: Path, check: bool, **how: Any
+) -> None:
     """Train your own torch module from several owners' pictures, with (epsilon, delta); write model and statement.
 
     blindsight learn network --model net.py:Net --owner north=DIR --owner east=DIR --owner west=DIR --public DIR
@@ -322,6 +336,7 @@ def learn_network(collected: Collected, own: Own, model: str, side: int, record:
     learner.check()
     make = module_maker(model)
     sites = own.sites(collected)
+    options.end_check(check)
     with terminal_progress() as progress:
         dataset, division = _divided(collected, sites, progress, side=side)
     if dataset.images is None or dataset.labels is None:
@@ -371,6 +386,7 @@ def learn_predict(run: Path, pictures: Path, out: Path | None) -> None:
         model: NetworkModel | PictureModel = NetworkModel.load(run / "network.npz")
     else:
         model = load_model(run)
+        to_features(model.pictures.features)
     several = model.answers if model.multilabel else ()
     with terminal_progress() as progress:
         found = tell_skipped(load("folder", path=pictures, size=model.side, keep_copies=True, progress=progress))
@@ -396,11 +412,16 @@ def learn_predict(run: Path, pictures: Path, out: Path | None) -> None:
 @option("--clusters", type=int, help="How many; default: the classes.", min=2)
 @options.model_folder("out/cluster")
 @options.resume
-def learn_clusters(collected: Collected, seen: Seen, sums: Sums, clusters: int | None, out: Path, resume: bool) -> None:
+@options.check_only
+def learn_clusters(
+    collected: Collected, seen: Seen, sums: Sums, clusters: int | None, out: Path, resume: bool, check: bool
+) -> None:
     """Find clusters in several owners' pictures by encrypted rounds; classes, where known, only judge the result."""
     from blindsight.learn.estimators import FederatedKMeans
 
     choice = sums.check()
+    collected.check()
+    options.end_check(check)
     study, _ = _study(collected, seen)
     if clusters is None and study.multilabel:
         raise InputError(f"{collected.name} has attributes and no classes: say how many clusters to find (--clusters).")
@@ -431,8 +452,8 @@ def learn_clusters(collected: Collected, seen: Seen, sums: Sums, clusters: int |
 @command(app, "compare", example="learn compare --data digits --epsilon 1 --delta 1e-5")
 @collected
 @seen
-@option("--epsilon", type=float, required=True, help="What PRR10 and RA12 claim to spend.")
-@option("--delta", type=float, required=True, help="Their delta.")
+@option("--epsilon", type=float, required=True, check=to_positive, help="What PRR10 and RA12 claim to spend.")
+@option("--delta", type=float, required=True, check=to_delta, help="Their delta.")
 @attributes
 @options.rounds
 @options.key_bits
@@ -448,12 +469,8 @@ def learn_compare(
     sparsity: float | None,
 ) -> None:
     """Learn the same data by every installed scheme and every baseline: accuracy, cost and privacy side by side."""
-    from blindsight.dp.accounting import check_positive
     from blindsight.learn.comparison import contest
 
-    check_positive("epsilon", epsilon)
-    if not 0 < delta < 1:
-        raise InputError(f"delta must be in (0, 1); got {delta}.")
     asked: dict[str, Any] = {"rounds": rounds, "key_bits": key_bits, "sparsity": sparsity}
     Sums(scheme="plain", keys="subgroup", **asked).check()
     study, _ = _study(collected, seen, attributes)
@@ -534,6 +551,7 @@ training = grouped(
 @option(
     "--features",
     default="pixels",
+    check=lambda kind: kind if kind.startswith("vgg16:") else to_features(kind),
     help="Of a head: pixels, embedding, thumbnail, a path of an ONNX model or vgg16:WEIGHTS.",
 )
 @options.components(64)

@@ -243,8 +243,10 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def check(self, owners: int) -> None:
         """Refuse settings that contradict themselves or do not fit so many owners, before any data are read."""
-        Privacy.of(self)
         RunSettings.of(self, owners)
+        if (privacy := Privacy.of(self)) is not None:
+            plan = privacy.plan(owners=owners, dimension=1, rounds=self.rounds, records=1, scheme=self.scheme)
+            privacy.check(plan)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the class of every sample, or its attributes as 1 and 0."""
