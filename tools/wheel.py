@@ -170,4 +170,7 @@ def _parts(version: str) -> tuple[int, ...]:
 
 
 if __name__ == "__main__":
-    sys.exit(steps() if sys.argv[1:] == ["--steps"] else main(*sys.argv[1:]))
+    if sys.argv[1:] == ["--steps"]:
+        steps()
+    else:
+        sys.exit(main(*sys.argv[1:]))

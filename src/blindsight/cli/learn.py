@@ -24,8 +24,8 @@ from blindsight.cli.options import (
     to_positive,
     write_json,
 )
-from blindsight.errors import InputError
-from blindsight.files import as_path, atomic_writer, cache_folder, storage_errors
+from blindsight.errors import InputError, StorageError
+from blindsight.files import as_path, atomic_writer, cache_folder, free_memory, storage_errors, write_together
 
 if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands should not wait for
     from collections.abc import Mapping, Sequence
@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands shoul
 app = group("learn", "Train together without seeing each other's data or updates.")
 
 _SHOWN = ("centralised", "never updated", "local only", "selective sharing", "FedAvg, equal uploads")
+_BYTES_PER_SCORE = 48  # of an owner's memory while it learns, for every picture and class
 _COLUMNS = ("round", "score", "sparsity", "kB/owner", "training s", "owners s", "aggregator s", "key generator s")
 
 
@@ -252,6 +253,7 @@ def learn_encrypted(
     charged = None if ledger is None else Ledger(ledger)
     options.end_check(check)
     study, pictures = _study(collected, seen, attributes, sharing, sites)
+    _check_memory(study)
     learner.set_params(multilabel=study.multilabel, classes=study.classes)
     described = collected.to_dict() | asdict(seen) | {"data": data, "owners": owners, "attributes": attributes}
     described |= {"sharing": sharing, "scheme": sums.scheme} | ({} if sites is None else {"sites": asdict(sites)})
@@ -268,15 +270,19 @@ def learn_encrypted(
         checkpoint=out / "checkpoint" if resume else None,
         on_round=_told_and_kept(out, LiveTable(title, _COLUMNS)),
     )
-    write_json(out / "history.json", [report.to_dict() for report in learner.history_])
-    learner.model_.save(out / "model.npz")
-    if pictures is not None:
-        pictures.save(out / "pictures.npz")
-    write_json(out / "statement.json", learner.statement_.to_dict())
-    if learner.noise_ is not None:
-        write_json(out / "noise.json", learner.noise_.to_dict() | {"delta": proof.delta})
-    if record and learner.recorded_ is not None:
-        learner.recorded_.save(out / "recorded-round.npz")
+
+    def write(folder: Path) -> None:
+        write_json(folder / "history.json", [report.to_dict() for report in learner.history_])
+        learner.model_.save(folder / "model.npz")
+        if pictures is not None:
+            pictures.save(folder / "pictures.npz")
+        write_json(folder / "statement.json", learner.statement_.to_dict())
+        if learner.noise_ is not None:
+            write_json(folder / "noise.json", learner.noise_.to_dict() | {"delta": proof.delta})
+        if record and learner.recorded_ is not None:
+            learner.recorded_.save(folder / "recorded-round.npz")
+
+    write_together(out, write)
     if learner.views_ or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report
         _write_report(out, data, learner, owners, compare)
     before, final = learner.public_score_ or 0.0, learner.history_[-1].score or 0.0
@@ -352,14 +358,19 @@ def learn_network(
     place, _, name = model.rpartition(":")
     source, (height, width) = f"{as_path(place).absolute()}:{name}", dataset.images.shape[1:3]
     kept = replace(learner.model_, side=height if height == width else None, source=source)
-    kept.save(out / "network.npz")
-    write_json(out / "statement.json", learner.statement_.to_dict())
     asked = {name: value for name, value in learner.get_params(deep=False).items() if name != "module"}
     described = collected.to_dict() | {"model": source, "network": asked}
     if sites is not None:
         described |= {"data": "own pictures", "owners": len(sites.owners), "sites": asdict(sites), "side": side}
     photos = {name: Photos(dataset.images[rows], dataset.labels[rows]) for name, rows in division.by_owner.items()}
-    _keep_run(out, learner.initial_, described, messages if record else None, photos)
+
+    def write(folder: Path) -> None:
+        kept.save(folder / "network.npz")
+        write_json(folder / "statement.json", learner.statement_.to_dict())
+        _keep_run(folder, learner.initial_, described, messages if record else None, photos)
+
+    _forget_view(out)
+    write_together(out, write)
     document = {"model": str(out / "network.npz"), "public_score": learner.public_score_, "score": learner.score_}
     show(
         document | {"plan": asdict(learner.plan_), "statement": learner.statement_.to_dict()},
@@ -435,8 +446,12 @@ def learn_clusters(
         checkpoint=out / "checkpoint" if resume else None,
         on_round=lambda report: live.row(_cells(report)),
     )
-    learner.model_.save(out / "model.npz")
-    write_json(out / "statement.json", learner.statement_.to_dict())
+
+    def write(folder: Path) -> None:
+        learner.model_.save(folder / "model.npz")
+        write_json(folder / "statement.json", learner.statement_.to_dict())
+
+    write_together(out, write)
     score = learner.history_[-1].score
     found = "" if score is None else f"Adjusted mutual information with the classes: {score:.3f}."
     show(
@@ -622,6 +637,7 @@ def learn_selective(
     result = studies.SharingResult.of(study, asked, record=messages.append if record else forget, on_day=show_day)
     described = {"features": features, "components": components, "training": asdict(trained), "plan": planned}
     described |= collected.to_dict() | {"sharing": asdict(asked)}
+    _forget_view(out)
     _keep_run(out, study.initial, described, messages if record else None, study.photos)
     _show_sharing(result, out, collected.name, seed)
 
@@ -633,14 +649,20 @@ def _keep_run(
     messages: list[bytes] | None,
     photos: "Mapping[str, Photos]",
 ) -> None:
-    """Write how a run was asked and what its server received, for audits; a recording of an earlier run goes."""
+    """Write how a run was asked and what its server received, for audits."""
     from blindsight.audit.selective_audit import ABOUT_SELECTIVE, VIEW, Recording, about_run
 
     write_json(out / ABOUT_SELECTIVE, about_run(initial, **described))
-    if messages is None:
-        (out / VIEW).unlink(missing_ok=True)
-    else:
+    if messages is not None:
         Recording.of(messages, photos).save(out / VIEW)
+
+
+def _forget_view(out: Path) -> None:
+    """Remove what the server of an earlier run received."""
+    from blindsight.audit.selective_audit import VIEW
+
+    with storage_errors("remove", out / VIEW):
+        (out / VIEW).unlink(missing_ok=True)
 
 
 def _told_and_kept(out: Path, live: LiveTable) -> "OnRound":
@@ -649,7 +671,10 @@ def _told_and_kept(out: Path, live: LiveTable) -> "OnRound":
     def after_round(report: "RoundReport") -> None:
         reports.append(report)
         if len(reports) == report.round:  # of a resumed run the rounds before are known only when it ends
-            write_json(out / "history.json", [one.to_dict() for one in reports])
+            try:
+                write_json(out / "history.json", [one.to_dict() for one in reports])
+            except StorageError as error:
+                options.warn(f"{error} Learning goes on.")
         live.row(_cells(report))
 
     return after_round
@@ -678,6 +703,17 @@ def _study(
         return study, None
     height, width = dataset.images.shape[1:3]
     return study, Pictures(seen.features, made, study.answers, height if height == width else None)
+
+
+def _check_memory(study: "Study") -> None:
+    """Refuse to learn more classes from more pictures than fit into memory, where the process would be killed."""
+    rows, classes = max(len(X) for X, _ in (study.public, *study.owners.values())), len(study.answers)
+    needed, free = _BYTES_PER_SCORE * rows * classes, free_memory()
+    if needed > free:
+        raise InputError(
+            f"{classes:,} classes in {rows:,} pictures of one owner take about {needed / 1e9:.0f} GB of memory; "
+            f"{free / 1e9:.0f} GB are free. Learn fewer classes, or from fewer pictures (-n)."
+        )
 
 
 def _divided(

@@ -241,10 +241,11 @@ def show_warning(
     line: str | None = None,
 ) -> None:
     """Print a warning as one sentence: takes the place of `warnings.showwarning` while a command runs."""
-    _warn(str(message))
+    warn(str(message))
 
 
-def _warn(sentence: str) -> None:
+def warn(sentence: str) -> None:
+    """Print a warning on standard error."""
     Console(stderr=True, soft_wrap=True).print(f"[bold yellow]warning:[/] {escape(plain(sentence))}", highlight=False)
 
 
@@ -258,7 +259,7 @@ def tell_skipped(dataset: "Dataset") -> "Dataset":
     if dataset.skipped:
         some = "; ".join(dataset.skipped[:3])
         more = f"; and {len(dataset.skipped) - 3:,} more" if len(dataset.skipped) > 3 else ""
-        _warn(f"{len(dataset.skipped):,} of the files of {dataset.name} could not be read: {some}{more}.")
+        warn(f"{len(dataset.skipped):,} of the files of {dataset.name} could not be read: {some}{more}.")
     return dataset
 
 

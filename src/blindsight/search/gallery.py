@@ -37,6 +37,7 @@ from blindsight.files import (
     AnyPath,
     as_path,
     file_bytes,
+    folder_content,
     folder_lock,
     read_arrays,
     sha256_of,
@@ -429,7 +430,9 @@ class Gallery:
         """Read a gallery of version 0.1: a description, and three files that it names by their checksums."""
         path = folder / _OLD_ABOUT
         if not path.exists():
-            raise InputError(f"{folder} holds no gallery, or one that was not finished. Run: blindsight search build")
+            raise InputError(
+                f"{folder} holds no finished gallery; it holds {folder_content(folder)}. Run: blindsight search build"
+            )
         with whole_json(path, "or of another version. Build the gallery again") as about:
             mode, features, side, settings = (about[name] for name in ("mode", "features", "side", "settings"))
             whole = about["format"] == 1 and mode in get_args(Mode) and about["sha256"].keys() == set(_OLD_PARTS)
