@@ -102,8 +102,8 @@ def steps() -> None:
     private = ["--epsilon", "8", "--delta", "1e-4", "--unit", "record"]
     for words in (
         ["--version"],
-        ["learn", "encrypted", *owners, "--public", "digits/public", "--rounds", "3", "--out", "run"],
-        ["learn", "encrypted", *owners, "--public", "digits/public", "--rounds", "2", "--out", "private", *private],
+        ["learn", "classifier", *owners, "--public", "digits/public", "--rounds", "3", "--out", "run"],
+        ["learn", "classifier", *owners, "--public", "digits/public", "--rounds", "2", "--out", "private", *private],
         ["learn", "predict", "run", "digits/new"],
         ["search", "build", "digits/north", "--public", "digits/public", "--epsilon", "4", "--out", "index"],
         ["search", "query", "index", "digits/new/3/0003.png", "-k", "3"],

@@ -64,6 +64,10 @@ class MessageError(BlindsightError):
     """A message is forged, truncated, replayed or not for this round; the receiver ignores it and loses nothing."""
 
 
+class VersionError(MessageError):
+    """Another version of Blindsight has sent or written this, in a form that this one does not read."""
+
+
 class MissingExtraError(BlindsightError, ImportError):
     """An optional part is not installed."""
 

@@ -24,7 +24,7 @@ def photos(tmp_path, monkeypatch):
     return tmp_path / "photos"
 
 
-LEARN = ["learn", "encrypted", "--owner", "n=north", "--owner", "e=east", "--owner", "w=west", "--public", "public"]
+LEARN = ["learn", "classifier", "--owner", "n=north", "--owner", "e=east", "--owner", "w=west", "--public", "public"]
 BUILD = ["search", "build", "north", "--epsilon", 4, "--public", "public"]
 SIFT = ["sift", "fit", "--path", "north", "--public", "smiling", "--private", "male"]
 DATA = ["federation", "data", "public", "--public", "--agreed", "agreed.npz", "--out", "public.npz"]
@@ -46,6 +46,8 @@ def test_check_reads_no_picture_and_writes_nothing(words, photos, blindsight):
         ([*LEARN, "--epsilon", 1e9, "--delta", 1e-5, "--unit", "record"], "epsilon"),
         ([*LEARN, "--epsilon", 1, "--delta", 1, "--unit", "record"], "--delta"),
         ([*LEARN, *PROVEN, "--drop-outs", 2], "drop out"),
+        ([*LEARN, *PROVEN, "--resume"], "--resume"),
+        ([*LEARN, *PROVEN, "--record"], "--record"),
         ([*LEARN, "--scheme", "mask"], "masks"),
         ([*LEARN, "--features", "embeding"], "embedding"),
         ([*LEARN, "--features", "no.onnx"], "no.onnx"),
@@ -53,7 +55,7 @@ def test_check_reads_no_picture_and_writes_nothing(words, photos, blindsight):
         ([*LEARN, *PROVEN, "--ledger", "north"], "--ledger"),
         ([*LEARN[:-1], "nowhere"], "nowhere"),
         ([*CLUSTER[:-1], "nowhere"], "nowhere"),
-        (["learn", "encrypted", "--data", "digit"], "digits"),
+        (["learn", "classifier", "--data", "digit"], "digits"),
         ([*BUILD, "--budget", "inf"], "--budget"),
         ([*BUILD[:3], "--mode", "central", "--epsilon", 1, "--delta", 2], "--delta"),
         ([*BUILD, "--ledger", "/proc/nothing/ledger"], "/proc/nothing"),
@@ -89,7 +91,7 @@ def test_a_missing_extra_is_named_before_a_picture_is_read(words, library, extra
 
 
 def test_commands_that_read_pictures_and_work_long_can_check():
-    names = {"learn": ["encrypted", "network", "cluster"], "search": ["build"], "sift": ["fit", "verify"]}
+    names = {"learn": ["classifier", "network", "cluster"], "search": ["build"], "sift": ["fit", "verify"]}
     for verb, commands in (names | {"federation": ["data"]}).items():
         for name in commands:
             assert "check" in [part.name for part in app.commands[verb].commands[name].params]

@@ -34,7 +34,7 @@ def sites(tmp_path_factory):
 def learn(sites, **others):
     paths = {name: sites / name for name in ("north", "east", "west")} | others
     owners = [word for name, path in paths.items() for word in ("--owner", f"{name}={path}")]
-    return ["learn", "encrypted", *owners, "--public", sites / "public", "--rounds", 2]
+    return ["learn", "classifier", *owners, "--public", sites / "public", "--rounds", 2]
 
 
 def test_an_owners_broken_file_is_said_to_be_the_owners(sites, tmp_path, blindsight):
@@ -79,7 +79,7 @@ def interrupted(words, line):
 
 
 def test_ctrl_c_ends_a_run_that_can_be_resumed(tmp_path, blindsight):
-    asked = ["learn", "encrypted", *QUICK, "--out", tmp_path / "run", "--resume"]
+    asked = ["learn", "classifier", *QUICK, "--out", tmp_path / "run", "--resume"]
     said, code = interrupted([*asked, "--rounds", 100_000], "2")
     assert code == 130
     assert said.splitlines()[-1].startswith("error: interrupted")
@@ -101,7 +101,7 @@ def test_a_full_disk_loses_no_training(tmp_path, blindsight, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(rescue))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setattr("blindsight.files.os.fsync", full)
-    said = blindsight("learn", "encrypted", *QUICK, "--rounds", 2, "--out", out, code=1).err
+    said = blindsight("learn", "classifier", *QUICK, "--rounds", 2, "--out", out, code=1).err
     assert said.count("warning: cannot write") == 2  # the history after each round: learning goes on
     (kept,) = rescue.iterdir()
     assert str(kept) in said.splitlines()[-1]
@@ -116,12 +116,12 @@ def test_a_full_disk_loses_no_training(tmp_path, blindsight, monkeypatch):
 
 def test_more_classes_than_memory_holds_are_refused_before_learning(tmp_path, blindsight, monkeypatch):
     monkeypatch.setattr("blindsight.cli.learn.free_memory", lambda: 10_000)
-    said = blindsight("learn", "encrypted", *QUICK, "--out", tmp_path / "run", code=2).err
+    said = blindsight("learn", "classifier", *QUICK, "--out", tmp_path / "run", code=2).err
     assert "10 classes" in said
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("verb", [["learn", "encrypted"], ["learn", "cluster"], ["search", "build", "digits"]])
+@pytest.mark.parametrize("verb", [["learn", "classifier"], ["learn", "cluster"], ["search", "build", "digits"]])
 def test_an_output_that_cannot_be_written_is_refused_before_work(verb, blindsight, monkeypatch):
     monkeypatch.setattr("sklearn.datasets.load_digits", lambda: pytest.fail("pictures were read"))
     assert "/proc/1/out" in blindsight(*verb, "--out", Path("/proc/1/out"), code=1).err

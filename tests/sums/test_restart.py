@@ -63,10 +63,10 @@ def test_a_sum_that_members_began_to_unmask_is_finished_by_the_next_process(tmp_
 def test_keys_that_came_ahead_outlive_the_process_that_opened_the_round(tmp_path):
     parties = Parties(tmp_path)
     engine = parties.engine()
-    engine.round(0, (b"model",))
+    engine.play(0, (b"model",))
     parties.kinds, parties.lost = [], {(name, "unmask") for name in MEMBERS}
     with pytest.raises(UnansweredError):
-        engine.round(1, (b"another",))
+        engine.play(1, (b"another",))
     assert "advertise" not in parties.kinds
     parties.lost = set()
     _, total = parties.engine().round(1, (b"another",))
@@ -92,6 +92,6 @@ def test_notes_come_with_every_call(tmp_path, monkeypatch):
     parties, told = Parties(tmp_path), []
     engine = parties.engine()
     monkeypatch.setattr(engine, "note", lambda name: told.append((name, engine.aggregator.step)) or b"")
-    engine.round(0, (b"model",))
+    engine.play(0, (b"model",))
     steps = ["advertise", "share", "contribute", "consistency", "unmask"]
     assert [step for name, step in told if name == "ann"] == steps

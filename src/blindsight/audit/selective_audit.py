@@ -50,7 +50,7 @@ from blindsight.audit.leakage.recovery import RECOVERED
 from blindsight.crypto.wire import decode
 from blindsight.data import load
 from blindsight.data.dataset import Dataset
-from blindsight.data.study import Sites, divide
+from blindsight.data.sites import Sites, divide
 from blindsight.errors import CorruptFileError, DataError, InputError
 from blindsight.extras import to_batch
 from blindsight.files import AnyPath, cache_folder, read_arrays, write_arrays

@@ -47,9 +47,9 @@ from blindsight.audit.finding import Finding, rate
 from blindsight.audit.leakage.recovery import RECOVERED, Vector, cosine
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.extras import require, seeded
-from blindsight.learn.sparsity import top_entries
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
+from blindsight.rounds.member import top_entries
 from blindsight.selective.codec import ParameterLayout, SparseUpdate
 
 _EPSILON = 1e-8  # torch's, of Adam and RMSProp

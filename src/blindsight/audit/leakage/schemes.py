@@ -62,9 +62,9 @@ from blindsight.audit.leakage.recovery import (
 from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import Message, decode
 from blindsight.errors import InputError, MessageError
-from blindsight.learn.sparsity import top_entries
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
+from blindsight.rounds.member import top_entries
 from blindsight.selective.codec import ParameterLayout
 from blindsight.sums import OWN_SCHEMES, SCHEMES
 from blindsight.sums.dphe import Layout, Shards, layout_of
