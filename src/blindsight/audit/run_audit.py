@@ -136,7 +136,7 @@ class RebuiltRun:
         path = None if about["path"] is None else Path(about["path"])
         asked = {"path": path, "count": about["count"], "random_state": about["seed"], "progress": self.progress}
         with moved_pictures():
-            return load(about["data"], **asked)
+            return load(str(about["data"]), **asked)
 
     @cached_property
     def division(self) -> Division:
