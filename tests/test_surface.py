@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import blindsight
+from tools import lock, wheel
 
 PACKAGES = [
     "blindsight",
@@ -21,12 +23,14 @@ PACKAGES = [
     "blindsight.report",
     "blindsight.crypto",
     "blindsight.learn",
+    "blindsight.rounds",
     "blindsight.selective",
     "blindsight.audit",
     "blindsight.search",
     "blindsight.sift",
 ]
-PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -43,7 +47,7 @@ def test_the_verbs_are_at_the_door_and_load_when_asked_for():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.splitlines()
     assert loaded == "set()"
-    verbs = "load FederatedClassifier FederatedKMeans SelectiveClassifier PrivateHasher HammingIndex Gallery PPLS"
+    verbs = "load FederatedClassifier FederatedKMeans SelectiveClassifier PrivateHasher HammingIndex Gallery Sums"
     for name in f"{verbs} SymbolSift Verifier audit Ledger PrivacyStatement".split():
         assert f"'{name}'" in shown
         assert getattr(blindsight, name) is not None
@@ -53,7 +57,7 @@ def test_results_show_themselves_in_a_notebook():
     assert "digits" in blindsight.load("digits", count=50)._repr_html_()
     X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
     learner = blindsight.FederatedClassifier("plain", rounds=1).fit([(X, y)] * 3, public=(X, y))
-    assert "owner 2" in learner.history_[0]._repr_html_()
+    assert "member 2" in learner.history_[0]._repr_html_()
     assert learner.statement_._repr_html_() == learner.statement_.to_html()
 
 
@@ -70,8 +74,21 @@ def test_base_install_needs_no_heavy_library():
     assert not base & {"torch", "tenseal", "flwr", "fastapi", "psycopg", "onnxruntime", "phe"}
 
 
-def test_torch_is_pinned_to_the_version_with_a_cpu_build():
-    assert "torch==2.13.0" in PROJECT["optional-dependencies"]["deep"]
+def test_torch_is_held_at_the_version_with_a_cpu_build_by_our_own_lock_alone():
+    assert "torch==2.13.0" in (ROOT / "constraints.txt").read_text().splitlines()
+    assert "torch==2.13.0" in lock.HELD
+
+
+def test_requirements_are_ranges_that_hold_what_was_tried():
+    """A user's own versions clash with no exact pin; what the base install was tried with is allowed, oldest first."""
+    extras = (line for lines in PROJECT["optional-dependencies"].values() for line in lines)
+    asked = [Requirement(line) for line in (*PROJECT["dependencies"], *extras)]
+    assert not [str(one) for one in asked if any(part.operator in ("==", "~=", "===") for part in one.specifier)]
+    tried = {canonicalize_name(name): version for name, version in wheel.tried().items()}
+    oldest = dict(line.split("==") for line in wheel.oldest())
+    for one in map(Requirement, PROJECT["dependencies"]):
+        assert one.specifier.contains(tried[canonicalize_name(one.name)])
+        assert one.specifier.contains(oldest[one.name])
 
 
 def test_every_extra_is_part_of_all():

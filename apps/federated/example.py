@@ -34,7 +34,10 @@ def parties(version: str, folder: Path) -> tuple[list[NodeSpec], dict[str, Confi
         return [NodeSpec(name, part) for name, part in zip(OWNERS, parts, strict=True)], {}
     federation = LocalFederation.settle(folder, OWNERS)
     owners = [federation.node(name, **part) for name, part in zip(OWNERS, parts, strict=True)]
-    server: dict[str, ConfigValue] = {"home": str(federation.home(AGGREGATOR)), "members": str(folder / "members.toml")}
+    server: dict[str, ConfigValue] = {
+        "home": str(federation.home(AGGREGATOR)),
+        "members-file": str(folder / "members.toml"),
+    }
     return [*owners, federation.generator_node()], server
 
 

@@ -14,13 +14,18 @@ from sklearn.cluster import MiniBatchKMeans
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
+from blindsight.crypto.encoding import SlotPacking
 from blindsight.data.features import Standardiser
 from blindsight.dp.accounting import LaplaceLoss, epsilon_of, gaussian_sigma
 from blindsight.dp.mechanisms import GaussianMechanism
 from blindsight.learn import baselines
-from blindsight.learn.estimators import FederatedClassifier, FederatedKMeans
+from blindsight.learn.classifier import FederatedClassifier
+from blindsight.learn.kmeans import FederatedKMeans
 from blindsight.learn.model import Attributes, Classes, Labels, decision_function
-from blindsight.learn.private import Privacy, PrivateLearner, PublicSpace, public_start, targets
+from blindsight.learn.private import PrivateLearner, PublicSpace, Records, public_start, targets
+from blindsight.papers.dphe import PublishedClassifier, PublishedKMeans
+from blindsight.rounds import Privacy, Sums
+from blindsight.rounds.task import SLOT_BITS
 from blindsight.sums.terms import threshold
 
 Floats = NDArray[np.float32]
@@ -102,8 +107,25 @@ def sent(given: OwnersData, *, seed: int, **parameters: Any) -> NDArray[np.float
 
 
 def _fit(given: OwnersData, seed: int, parameters: dict[str, Any]) -> FederatedClassifier:
-    learner = FederatedClassifier(multilabel=given.multilabel, random_state=seed, **parameters)
+    sums, published, others = _split(parameters)
+    made = {"multilabel": given.multilabel, "random_state": seed, **others}
+    learner = PublishedClassifier(sums, **published, **made) if published else FederatedClassifier(sums, **made)
     return learner.fit(list(given.owners), public=given.public)
+
+
+def _split(parameters: dict[str, Any]) -> tuple[Sums, dict[str, Any], dict[str, Any]]:
+    """Return the sums, what of the parameters is of learning as published, if anything, and the others."""
+    others = dict(parameters)
+    named = {name: others.pop(name) for name in ("key_bits", "minimum_per_position") if name in others}
+    scheme, sparsity = others.pop("scheme", "masks"), others.pop("sparsity", None)
+    published: dict[str, Any] = {name: others.pop(name) for name in ("target", "selection") if name in others}
+    if not published:
+        return Sums.sending(scheme, sparsity=sparsity, **named), {}, others
+    if "key_bits" in named:  # blocks as large as the paper's scheme has under this key
+        published["block_size"] = SlotPacking.for_key(named["key_bits"], slot_bits=SLOT_BITS).slots
+    if sparsity is not None:
+        published["sparsity"] = sparsity
+    return Sums.sending(scheme, **named), {"target": "update"} | published, others
 
 
 def prr10(given: OwnersData, *, seed: int, clipped: bool, **privacy: float) -> Scores:
@@ -128,8 +150,8 @@ def summed(given: OwnersData, *, seed: int, rounds: int, epsilon: float, delta: 
     """Learn by sums with noise, calibrated `against` nobody, "one" colluder and drop-outs, or "all" other owners."""
     owners = len(given.owners)
     colluders, drop_outs = {"nobody": (0, 0), "one": (1, owners - threshold(owners)), "all": (owners - 1, 0)}[against]
-    budget = {"epsilon": epsilon, "delta": delta, "unit": "record", "colluders": colluders, "drop_outs": drop_outs}
-    return federated(given, seed=seed, scheme="plain", rounds=rounds, **budget)
+    privacy = Privacy(epsilon=epsilon, delta=delta, unit="record", colluders=colluders, drop_outs=drop_outs)
+    return federated(given, seed=seed, scheme="plain", rounds=rounds, privacy=privacy)
 
 
 def curator(given: OwnersData, *, seed: int, rounds: int, epsilon: float, delta: float) -> Scores:
@@ -139,15 +161,16 @@ def curator(given: OwnersData, *, seed: int, rounds: int, epsilon: float, delta:
     public = standardiser.apply(given.public[0])
     space = PublicSpace.fit(public)
     privacy = Privacy(epsilon=epsilon, delta=delta, unit="record", colluders=0, drop_outs=0)
-    plan = privacy.plan(owners=1, dimension=labels.rows * space.size, rounds=rounds, records=len(X))
-    learner = PrivateLearner(
-        {"curator": lambda: (X, y)}, labels, standardiser, space, plan, len(X), (public, given.public[1]), None
-    )
+    size = labels.rows * space.size
+    plan = privacy.plan(members=1, dimension=size, rounds=rounds, records=len(X), scheme="plain")
+    known = Records(space.rows(public), targets(labels, given.public[1]))
+    learner = PrivateLearner(labels, standardiser, space, plan, len(X), known)
+    records = learner.read((X, y))
     multiplier = gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=1.0) * float(np.sqrt(rounds))
     mechanism = GaussianMechanism(sensitivity=plan.clip, sigma=multiplier * plan.clip)
     weights = learner.first(seed)
     for _ in range(rounds):
-        noisy_sum = mechanism.release(learner.gradient(weights, *learner.records_of("curator")))
+        noisy_sum = mechanism.release(learner.gradient(weights, *records))
         weights = learner.stepped(weights, noisy_sum)
     return decision_function(space.weights(weights), standardiser.apply(given.test))
 
@@ -199,7 +222,13 @@ class Unlabelled:
 
 def federated_clusters(given: Unlabelled, *, seed: int, **parameters: Any) -> NDArray[np.int64]:
     """Find them together; return those of the test pictures."""
-    learner = FederatedKMeans(given.clusters, random_state=seed, **parameters)
+    sums, published, others = _split(parameters)
+    if published:
+        return _clusters(given, PublishedKMeans(given.clusters, sums, random_state=seed, **published, **others))
+    return _clusters(given, FederatedKMeans(given.clusters, sums, random_state=seed, **others))
+
+
+def _clusters(given: Unlabelled, learner: FederatedKMeans) -> NDArray[np.int64]:
     return learner.fit(list(given.owners), public=given.public).predict(given.test)
 
 

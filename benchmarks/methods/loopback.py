@@ -113,7 +113,7 @@ def latency(given: Rounds, *, seed: int, kind: str, launcher: str) -> LatencyAns
             "rounds": given.rounds,
             "users": given.owners,
             "home": str(federation.home(AGGREGATOR)),
-            "members": str(folder / "members.toml"),
+            "members-file": str(folder / "members.toml"),
             "out": str(folder / "ends.json"),
         }
         nodes += [federation.generator_node()] if kind == "masks" else []

@@ -420,7 +420,7 @@ def blindsight(given: MaskRound, *, seed: int, rounds: int) -> MaskAnswer:
     configs = {node: {"partition-id": node - 1, "num-partitions": len(nodes)} for node in nodes}
     with tempfile.TemporaryDirectory() as place, patch.object(tempfile, "tempdir", place):
         strategy = Encrypted(
-            FedAvg(fraction_evaluate=0.0), simulated=True, users=given.members, most_examples=0, largest=2.0
+            FedAvg(fraction_evaluate=0.0), simulated=True, members=given.members, max_examples=0, largest=2.0
         )
         return _seconds(strategy, SerialGrid(nodes, configs), given.weights, rounds)
 

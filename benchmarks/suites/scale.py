@@ -21,8 +21,7 @@ from benchmarks.results import Result
 from benchmarks.table import Claim, Claims, Found, Grid, Table
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import InputError
-from blindsight.learn import FederatedClassifier
-from blindsight.learn.rounds import Selection
+from blindsight.papers.dphe import PublishedClassifier
 
 PLANNED = (1_000, 10_000, 100_000)
 DENSITY = 0.1
@@ -331,10 +330,18 @@ def in_one_process(case: Deployed, seed: int) -> NDArray[np.float64]:
     The sparse scheme opens every block there (`Deployment.settings`), so that all schemes give the same model.
     """
     shares, public = case.given.data(seed)
-    selection: Selection = "blocks" if case.scheme == "block-dphe" else "topk"
     ridge = case.given.features / (case.given.samples * (case.given.owners + 1))
-    settings = case.given.settings("plain")
-    classifier = FederatedClassifier(**settings, selection=selection, multilabel=True, ridge=ridge)
+    given = case.given
+    classifier = PublishedClassifier(
+        "plain",
+        target="update",
+        selection="blocks" if case.scheme == "block-dphe" else "topk",
+        sparsity=given.sparsity,
+        rounds=given.rounds,
+        passes=1,
+        multilabel=True,
+        ridge=ridge,
+    )
     return classifier.fit(shares, public=public).model_.weights
 
 

@@ -17,11 +17,11 @@ from blindsight.audit.inversion import picture_strip
 from blindsight.audit.run_audit import RebuiltRun, plan_rebuilt
 from blindsight.data import Dataset, PixelFeatures, extract, load
 from blindsight.data.partition import train_test
-from blindsight.data.study import Study, divide
+from blindsight.data.sites import Study, divide
 from blindsight.dp import Census, Ledger, census
 from blindsight.files import as_path, atomic_writer
+from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.comparison import round_costs
-from blindsight.learn.estimators import FederatedClassifier
 from blindsight.metrics import balanced_accuracy, balanced_accuracy_interval, mean_precision
 from blindsight.progress import Progress, silent
 from blindsight.report import Chapter, Picture, Table, write_report
@@ -30,10 +30,12 @@ from blindsight.report.foundations import Reading, census_chapter, features_chap
 from blindsight.report.learning import LearningResult, learning_chapter, sharing_chapter
 from blindsight.report.searching import search_chapter
 from blindsight.report.sifting import sift_chapter
+from blindsight.rounds import Sums
 from blindsight.search.trial import SearchResult, SearchStudy, contest
 from blindsight.search.trial import divide as divide_for_search
 from blindsight.selective.study import PhotoStudy, SharingOptions, SharingResult, Training
 from blindsight.sift.fit import SiftResult, best_guess, sift_demo
+from blindsight.sums import DpheOptions
 
 SHOWN = ("smiling", "eyeglasses", "male", "outdoors")
 EPSILON = 1.0
@@ -237,24 +239,18 @@ def _learn_together(
     division = divide(dataset, owners=_OWNERS, random_state=random_state)
     pipeline = PixelFeatures(max_components=LEARNED_COMPONENTS, random_state=random_state)
     study = Study.prepare(dataset, division, pipeline, cache=cache, progress=progress)
-    learner = FederatedClassifier(
-        "block-dphe",
-        rounds=size.rounds,
-        sparsity=_SPARSITY,
-        key_bits=size.key_bits,
-        multilabel=True,
-        random_state=random_state,
-        record=True,
-    )
+    sums = Sums(scheme="block-dphe", options=DpheOptions(sparsity=_SPARSITY, key_bits=size.key_bits))
+    learner = FederatedClassifier(sums, rounds=size.rounds, multilabel=True, random_state=random_state)
     learner.fit(
         study.owners,
         public=study.public,
         validation=study.test,
+        record=True,
         on_round=lambda report: progress("learning together", report.round, learner.rounds),
     )
-    weights, sparsity = learner.model_.weights.size, learner.sparsity
+    weights = learner.model_.weights.size
     costs = round_costs(
-        weights, _OWNERS, sparsity=sparsity, key_bits=size.key_bits, random_state=random_state, progress=progress
+        weights, _OWNERS, sparsity=_SPARSITY, key_bits=size.key_bits, random_state=random_state, progress=progress
     )
     return learner, LearningResult.of(learner, owners=_OWNERS, costs=costs)
 

@@ -10,6 +10,7 @@
     ├── StorageError (OSError)             a file or folder cannot be read or written
     │   └── CorruptFileError               a file is not what was written: truncated, altered, other version
     ├── MessageError                       a message is forged, truncated, replayed or not for this round
+    │   └── VersionError                   another version of Blindsight has sent or written this
     ├── MissingExtraError (ImportError)    an optional part is not installed; names the extra
     ├── ServiceError                       a service cannot be reached, is too busy or failed
     └── PrivacyError                       a privacy rule would be broken
@@ -62,6 +63,10 @@ class CorruptFileError(StorageError):
 
 class MessageError(BlindsightError):
     """A message is forged, truncated, replayed or not for this round; the receiver ignores it and loses nothing."""
+
+
+class VersionError(MessageError):
+    """Another version of Blindsight has sent or written this, in a form that this one does not read."""
 
 
 class MissingExtraError(BlindsightError, ImportError):

@@ -270,7 +270,7 @@ def unnamed_pairs() -> Any:
 
 
 def _differenced_rounds(weak: bool) -> Found:
-    plan = mechanisms.sum_plan(1.0, 1e-6, unit="owner", dimension=12, rounds=2, reach=1.0)
+    plan = mechanisms.sum_plan(1.0, 1e-6, unit="member", dimension=12, rounds=2, reach=1.0)
     return next(iter(hostile.differencing_rounds("masks", plan=None if weak else plan)))
 
 

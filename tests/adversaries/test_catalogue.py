@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.adversaries.catalogue import ATTACKS, Attack, Outcome, as_markdown, differences
+from tests.adversaries.holes import Hole
 from tests.adversaries.hostile import Read
 
 PAGE = Path("docs/audit.md").read_text(encoding="utf-8")
@@ -51,3 +52,10 @@ def test_the_table_in_the_documentation_is_that_of_the_attacks():
         "",
     ):
         assert len(differences(PAGE.replace(f"{row}\n", f"{wrong}\n" if wrong else ""))) == 1
+
+
+def test_a_way_around_a_verdict_by_which_nothing_is_read_shows_nothing():
+    verdicts = [
+        Hole("it", "a rule", read, True, now).finding().verdict for read in (0.05, 0.5) for now in (False, True)
+    ]
+    assert verdicts == ["undecided", "undecided", "not refuted", "refuted"]

@@ -187,7 +187,7 @@ def test_differencing_attempts_by_the_network(scheme):
         for _ in range(3):  # the server plays the round again, also when it is over
             engine = Engine(run.aggregator, Network(run, rng), Patience(pause=1e-6, attempts=3))
             try:
-                _, total = engine.round(round, (b"model %d" % round,))
+                _, total = engine.play(round, (b"model %d" % round,))
             except BlindsightError:
                 continue
             np.testing.assert_array_equal(total.integers, run.sum(*total.members))

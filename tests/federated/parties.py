@@ -1,4 +1,7 @@
-"""A whole federation in one process: every party with a key store of its own, and a network between them."""
+"""A whole federation in one process: every party with a key store of its own, and a network between them.
+
+Members learn "numbers": whatever a test says, from whatever model.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,9 +12,9 @@ import numpy as np
 import pytest
 
 from blindsight.federated.identity import IDENTITY_FILE, Identity, KeyStore, Members
-from blindsight.federated.node import GeneratorHandler, MemberHandler, config_digest
-from blindsight.federated.server import RunStore, SumServer, begin_run
-from blindsight.learn.rounds import Memory, Proposal
+from blindsight.federated.node import KeyGeneratorNode, MemberNode
+from blindsight.federated.server import RemoteSums, RunStore, set_up
+from blindsight.rounds import Memory, Task, Update, register_learner
 from blindsight.sums import KeyGenerator, Patience, make_terms
 from blindsight.sums.engine import LocalTransport
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
@@ -25,6 +28,32 @@ MEMBERS = ("ann", "bob", "cem", "dan")
 DIMENSION = 120
 PATIENCE = Patience(generator=300.0, pause=1e-6, attempts=200)  # in one process nobody waits, but all is asked again
 IMPATIENT = Patience(generator=1e-9, pause=0.0, attempts=1)  # one try
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The learner of vectors of which a test says what they are."""
+
+    size: int
+    always: int = 0
+    largest: float = 64.0
+    additive: bool = True
+
+    @classmethod
+    def of(cls, task, validation):
+        return cls(task.settings["size"])
+
+
+register_learner("numbers", Numbers.of)
+
+
+def numbers(size=DIMENSION, **settings):
+    return Task(kind="numbers", settings={"size": size, **settings})
+
+
+def model(number):
+    """Return a shared model, another one for each number."""
+    return np.array([float(number)])
 
 
 class Gone(BaseException):
@@ -97,10 +126,10 @@ class Parties:
 
     def member(self, name, **policy):
         policy = {"schemes": ("plain", "dphe", "block-dphe", "bfv", "masks"), "insecure": True} | policy
-        return MemberHandler(KeyStore(self.stores[name].path), self.pin, **policy)
+        return MemberNode(KeyStore(self.stores[name].path), self.pin, **policy)
 
     def generator(self):
-        return GeneratorHandler(KeyStore(self.stores[KEY_GENERATOR].path), self.members, insecure=True)
+        return KeyGeneratorNode(KeyStore(self.stores[KEY_GENERATOR].path), self.members, insecure=True)
 
     def member_handler(self, name):
         def handle(kind, parts):
@@ -110,33 +139,33 @@ class Parties:
         return handle
 
     def contribute(self, name, parts):
-        def propose(config, round, memory, seed):
+        def learn(task, terms, round, memory):
             self.proposals[name, round] += 1
             self.learned[name, round] = self.updates[name]
-            return self.propose(name, memory)
+            return self.update(name, memory)
 
-        return self.member(name).contribute(parts, propose)
+        return self.member(name).contribute(parts, learn)
 
-    def propose(self, name, memory):
+    def update(self, name, memory):
         held = np.zeros(DIMENSION) if memory.held is None else memory.held
         wanted = self.updates[name] + held
-        return Proposal(wanted, Memory(np.zeros(DIMENSION) if self.held else None, None))
+        return Update(wanted, Memory(np.zeros(DIMENSION) if self.held else None))
 
-    def make_terms(self, scheme, config=b"", **others):
-        settings = {"fraction_bits": 16, "config": config_digest(config), "absences": -1}
+    def make_terms(self, scheme, task=None, **others):
+        settings = {"fraction_bits": 16, "config": (task or numbers()).digest, "absences": -1}
         settings |= {"capacity": 40, "key_bits": 1024, "insecure": True, "minimum_per_position": 1} | others
         return lambda run, members: make_terms(
             scheme, **{"run": run, "members": members, "dimension": DIMENSION} | settings
         )
 
-    def open(self, scheme, transport=None, *, config=b"", patience=PATIENCE, **others):
-        carrier, make = transport or self.network, self.make_terms(scheme, config, **others)
-        run, self.refused = begin_run(self.stores[AGGREGATOR], carrier, self.identities, make, patience)
-        return SumServer(run, carrier, patience, config=config)
+    def open(self, scheme, transport=None, *, task=None, patience=PATIENCE, **others):
+        carrier, make = transport or self.network, self.make_terms(scheme, task, **others)
+        run, self.refused = set_up(self.stores[AGGREGATOR], carrier, self.identities, make, patience)
+        return RemoteSums(run, carrier, patience, task or numbers())
 
     def restarted(self, server, transport=None, patience=PATIENCE):
         """Return the server as a new process finds it on its disk."""
-        return SumServer(self.reloaded(server), transport or self.network, patience)
+        return RemoteSums(self.reloaded(server), transport or self.network, patience, server.task)
 
     def reloaded(self, server):
         store = KeyStore(self.stores[AGGREGATOR].path)

@@ -9,15 +9,15 @@ from blindsight.crypto.signing import Signed, SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.federated.identity import KeyStore
-from blindsight.federated.node import Note, config_digest
-from blindsight.federated.server import SumServer
+from blindsight.federated.node import Note
+from blindsight.federated.server import RemoteSums
 from blindsight.sums import Aggregator, KeyGenerator, Member, Terms
 from blindsight.sums.engine import Response
 from blindsight.sums.messages import Answer, Call, model_digest
 from blindsight.sums.terms import AGGREGATOR
-from tests.federated.parties import ALL_SCHEMES, IMPATIENT, KEYED, MEMBERS, PATIENCE, Parties, damaged
+from tests.federated.parties import ALL_SCHEMES, IMPATIENT, KEYED, MEMBERS, PATIENCE, Parties, damaged, model, numbers
 
-CONFIG = b"what the run is about"
+TASK = numbers(about="what the run is about")
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_a_forged_call_is_refused_and_the_member_is_there_for_the_next(parties, 
         parties.contribute("ann", (server.terms.run.encode(), b""))
     parties.draw(1)
     stranger, forged = SigningKey.generate(), []
-    bob = parties.member("bob").member(server.terms.run)._key
+    bob = parties.member("bob").sum_role(server.terms.run)._key
 
     def there(name, kind, parts):
         if (name, kind) != ("ann", "contribute"):
@@ -62,9 +62,9 @@ def test_a_forged_call_is_refused_and_the_member_is_there_for_the_next(parties, 
         return parts
 
     parties.network.there = there
-    assert server.play(1).contributors == MEMBERS
+    assert server.round(1, model(1)).contributors == MEMBERS
     parties.network.there = None
-    assert server.play(2).contributors == MEMBERS
+    assert server.round(2, model(2)).contributors == MEMBERS
     assert len(forged) == 7
 
 
@@ -130,7 +130,9 @@ class TestAModelOfOnesOwnForEachMember:
         for name, parts in server.begin(1, (self.MODEL,)).items():
             model = model_digest((self.DEAD if name in self.OTHERS else self.MODEL,))
             role._state = replace(role._state, model=model)
-            server.take(name, Response(tuple(parties.handlers[name]("contribute", there(name, "contribute", parts)))))
+            server.receive(
+                name, Response(tuple(parties.handlers[name]("contribute", there(name, "contribute", parts))))
+            )
         assert server.aggregator.contributors == MEMBERS
         with pytest.raises(PrivacyError, match="nothing of round 1"):
             server.finish()
@@ -140,21 +142,21 @@ class TestAModelOfOnesOwnForEachMember:
 def test_in_a_plain_run_a_second_aggregator_is_refused(parties):
     server = parties.open("plain")
     parties.draw(1)
-    server.play(1)
+    server.round(1, model(1))
     terms, registrar = server.terms, KeyGenerator(server.terms)
     others = [Member(name, terms) for name in MEMBERS if name != "ann"]
-    for party in (*others, Aggregator(terms), parties.member("ann").member(terms.run)):
+    for party in (*others, Aggregator(terms), parties.member("ann").sum_role(terms.run)):
         registrar.enrol(party.enrolment())
     with pytest.raises(MessageError, match="already set up"):
-        parties.member("ann")._set_up(terms.run, Note(setup=registrar.setup()["ann"]))
-    assert server.play(2).contributors == MEMBERS
+        parties.member("ann")._set_up(terms.run, Note(setup=registrar.setup()["ann"], task=server.task.to_bytes()))
+    assert server.round(2, model(2)).contributors == MEMBERS
 
 
 def test_zeros_that_the_server_signs_in_the_place_of_a_sum_bring_no_second_sum_of_a_model(parties, monkeypatch):
     """With the calls of a round come the answers of the last; dan is left out, whose update would be the difference."""
-    server, true = parties.open("masks", patience=IMPATIENT), SumServer.note
+    server, true = parties.open("masks", patience=IMPATIENT), RemoteSums.note
     parties.draw(1)
-    first, told = server.play(1, (b"the model",)), []
+    first, told = server.round(1, model(1)), []
     assert first.contributors == MEMBERS
 
     def zeros(role, envelope):
@@ -169,44 +171,44 @@ def test_zeros_that_the_server_signs_in_the_place_of_a_sum_bring_no_second_sum_o
         found = decode(blob, Note)
         return encode(replace(found, answers=tuple(zeros(self.aggregator, one) for one in found.answers)))
 
-    monkeypatch.setattr(SumServer, "note", note)
+    monkeypatch.setattr(RemoteSums, "note", note)
     parties.network.there = lambda name, kind, parts: None if name == "dan" else parts
     with pytest.raises(PrivacyError, match="answered this model"):
-        server.play(2, (b"the model",))
+        server.round(2, model(1))
     assert told
     assert set(parties.proposals) == {(name, 1) for name in MEMBERS}
 
 
-class TestTheRunConfig:
+class TestTheTask:
     @pytest.mark.parametrize("scheme", ["plain", "bfv"])
     def test_members_refuse_any_but_the_one_of_the_terms(self, parties, scheme):
-        server = parties.open(scheme, config=CONFIG)
+        server = parties.open(scheme, task=TASK)
         parties.draw(1)
         member, run = parties.member("ann"), server.terms.run
-        for other in (b"", CONFIG + b"!"):
-            with pytest.raises(MessageError, match="config"):
-                member._set_up(run, Note(setup=server.run.setups["ann"], config=other))
+        for other in (b"", TASK.to_bytes() + b"!", numbers(about="another").to_bytes()):
+            with pytest.raises(MessageError):
+                member._set_up(run, Note(setup=server.run.setups["ann"], task=other))
             with pytest.raises(MessageError, match="not set up"):
-                member.config(run)
-        assert server.play(1).contributors == MEMBERS
-        with pytest.raises(MessageError, match="config"):
-            member._set_up(run, Note(setup=server.run.setups["ann"], config=b"second thoughts"))
-        assert member.config(run) == CONFIG
+                member.task(run)
+        assert server.round(1, model(1)).contributors == MEMBERS
+        with pytest.raises(MessageError, match="agreed on"):
+            member._set_up(run, Note(setup=server.run.setups["ann"], task=numbers(about="second thoughts").to_bytes()))
+        assert member.task(run).to_bytes() == TASK.to_bytes()
 
     def test_a_member_that_was_promised_another_is_found_out_by_the_key_generator(self, parties):
         def there(name, kind, parts):
             if (name, kind) != ("bob", "enrol"):
                 return parts
-            return replace(Terms.from_bytes(parts[0]), config=config_digest(b"for bob alone")).to_bytes(), parts[1]
+            return replace(Terms.from_bytes(parts[0]), config=numbers(about="bob alone").digest).to_bytes(), parts[1]
 
         parties.network.there = there
         assert parties.open("masks").terms.members == ("ann", "cem", "dan")
         assert "other terms" in parties.refused["bob"]
 
     def test_a_server_cannot_go_on_with_another(self, parties):
-        server = parties.open("masks", config=CONFIG)
-        with pytest.raises(InputError, match="config"):
-            SumServer(parties.reloaded(server), parties.network, PATIENCE, config=b"other")
+        server = parties.open("masks", task=TASK)
+        with pytest.raises(InputError, match="another task"):
+            RemoteSums(parties.reloaded(server), parties.network, PATIENCE, numbers())
 
 
 def test_the_key_generator_vouches_for_the_aggregators_key(parties):
@@ -214,9 +216,9 @@ def test_the_key_generator_vouches_for_the_aggregators_key(parties):
     roster = server.aggregator.roster
     assert roster.keys[AGGREGATOR] == server.aggregator._key.public
     parties.draw(1)
-    server.play(1)
+    server.round(1, model(1))
     for name in MEMBERS:
-        assert parties.member(name).member(server.terms.run).roster.digest == roster.digest
+        assert parties.member(name).sum_role(server.terms.run).roster.digest == roster.digest
 
 
 def test_a_contribution_longer_than_any_can_be_is_not_even_read(parties):
@@ -230,9 +232,9 @@ def test_a_contribution_longer_than_any_can_be_is_not_even_read(parties):
         return parts if name != "bob" else (parts[0] + bytes(server.terms.most_bytes),)
 
     parties.network.back = back
-    result = server.play(1)
+    result = server.round(1, model(1))
     assert result.contributors == ("ann", "cem", "dan")
-    assert result.refused["bob"]
+    assert result.missing["bob"]
     assert 0.9 < np.mean(lengths) / server.terms.sizes.shard < 1.1
 
 
@@ -241,4 +243,4 @@ def test_a_key_store_that_was_moved_keeps_its_runs(parties, tmp_path):
     parties.stores[AGGREGATOR].path.rename(moved)
     parties.stores[AGGREGATOR] = KeyStore(moved)
     parties.draw(1)
-    assert parties.restarted(server).play(1).contributors == MEMBERS
+    assert parties.restarted(server).round(1, model(1)).contributors == MEMBERS

@@ -2,31 +2,19 @@
 
 import shutil
 
-import numpy as np
 import pytest
 
-from blindsight.data.features import Standardiser
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.federated import runs
-from blindsight.federated.identity import KeyStore
-from blindsight.federated.runs import forget_run, kept_runs
-from blindsight.federated.server import find_run
-from blindsight.federated.sharing import OwnTerms, SharingHandler, SharingTask
-from blindsight.selective import ParameterServer, SelectiveTerms
-from blindsight.selective.trainers import SoftmaxTrainer
+from blindsight.federated.runs import delete_run, list_runs
+from blindsight.federated.server import load_run
 from blindsight.sums import OWN_SCHEMES as SCHEMES
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
-from tests.federated.parties import DIMENSION, MEMBERS, Parties, make_store
+from tests.federated.parties import DIMENSION, MEMBERS, Parties, make_store, model
 
 
 def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def task(run):
-    shape = {"standardiser": Standardiser(np.zeros(4), np.ones(4)), "classes": 3, "learning_rate": 0.1}
-    layout = SoftmaxTrainer(**shape).layout
-    return SharingTask(SelectiveTerms.of(layout, run=run, participants=("ann", "bob"), batch=16), **shape)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -34,11 +22,11 @@ def test_every_party_knows_its_runs_and_looking_changes_nothing(tmp_path, scheme
     parties = Parties(tmp_path)
     server = parties.open(scheme)
     parties.draw(1)
-    server.play(1)
+    server.round(1, model(1))
     before = contents(tmp_path)
     stands = {"ann": "set up", AGGREGATOR: "round 1", KEY_GENERATOR: "opened"}
     for party in stands if scheme != "plain" else ("ann", AGGREGATOR):
-        (run,) = kept_runs(parties.stores[party])
+        (run,) = list_runs(parties.stores[party])
         assert (run.name, run.scheme, run.members) == (server.terms.run, scheme, MEMBERS)
         assert (run.weights, run.stands) == (DIMENSION, stands[party])
         decrypts = party == KEY_GENERATOR and scheme != "masks"
@@ -47,20 +35,12 @@ def test_every_party_knows_its_runs_and_looking_changes_nothing(tmp_path, scheme
     assert contents(tmp_path) == before
 
 
-def test_selective_sharing_is_a_run_too(tmp_path):
-    member, server = make_store(tmp_path, "ann"), make_store(tmp_path, AGGREGATOR)
-    SharingHandler(member, OwnTerms(share=0.1)).join(task("r1").to_bytes())
-    terms = task("r1").terms
-    parameters = ParameterServer(terms, task("r1").trainer().initial(), folder=server.run("sharing digits"))
-    (busy,) = kept_runs(server)
-    assert "another server works in" in busy.stands
-    parameters.close()
-    for store, stands in ((member, "joined"), (server, "0 uploads or more")):
-        (run,) = kept_runs(store)
-        assert (run.name, run.scheme, run.members, run.weights) == ("r1", "sharing", ("ann", "bob"), terms.dimension)
-        assert run.stands == stands
-        forget_run(store, "r1")
-        assert kept_runs(store) == []
+def joined(folder, run):
+    """Return the key store of ann, who has agreed to the terms of a run of this name."""
+    parties = Parties(folder)
+    terms = parties.make_terms("plain")(run, MEMBERS)
+    parties.member("ann").handle("enrol", (terms.to_bytes(), b""))
+    return parties.stores["ann"]
 
 
 def test_a_forgotten_run_is_gone_and_the_others_are_not(tmp_path):
@@ -70,22 +50,22 @@ def test_a_forgotten_run_is_gone_and_the_others_are_not(tmp_path):
     for label, run in (("one", first), ("two", second)):
         run.label(label, seed=7)
     kept = contents(second.folder)
-    run, files = forget_run(store, first.terms.run)
+    run, files = delete_run(store, first.terms.run)
     assert (run.name, run.folder) == (first.terms.run, first.folder)
     assert files > 0
     assert [path.name for path in (store.path / "runs").iterdir()] == [second.folder.name]
     assert contents(second.folder) == kept
-    assert find_run(store, "one", seed=7) is None
-    assert find_run(store, "two", seed=7) is not None
+    assert load_run(store, "one", seed=7) is None
+    assert load_run(store, "two", seed=7) is not None
     with pytest.raises(UnknownNameError, match="unknown run"):
-        forget_run(store, first.terms.run)
+        delete_run(store, first.terms.run)
 
 
 def test_an_interrupted_farewell_leaves_nothing_to_go_on_with(tmp_path, monkeypatch):
     parties = Parties(tmp_path)
     server, store = parties.open("masks"), parties.stores["ann"]
     parties.draw(1)
-    server.play(1)
+    server.round(1, model(1))
     name = server.terms.run
 
     def killed(folder):
@@ -95,10 +75,10 @@ def test_an_interrupted_farewell_leaves_nothing_to_go_on_with(tmp_path, monkeypa
     with monkeypatch.context() as patched:
         patched.setattr(runs.shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
-            forget_run(store, name)
+            delete_run(store, name)
     assert not store.folder(name).exists()
-    assert [run.name for run in kept_runs(store)] == [name]
-    forget_run(store, name)
+    assert [run.name for run in list_runs(store)] == [name]
+    delete_run(store, name)
     assert list((store.path / "runs").iterdir()) == []
 
 
@@ -107,31 +87,29 @@ def test_what_cannot_be_read_is_listed_with_its_reason_and_can_be_forgotten(tmp_
     empty, damaged = store.run("empty"), store.run("damaged")
     (damaged / "joined").write_bytes(b"garbage")
     (damaged / "joined").chmod(0o600)
-    stands = {run.name: run.stands for run in kept_runs(store)}
+    stands = {run.name: run.stands for run in list_runs(store)}
     assert stands[empty.name] == "never begun"
     assert "does not hold what was saved there" in stands[damaged.name]
     for folder in (empty, damaged):
-        forget_run(store, folder.name)
-    assert kept_runs(store) == []
+        delete_run(store, folder.name)
+    assert list_runs(store) == []
 
 
 def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path):
-    store = make_store(tmp_path, "ann")
-    SharingHandler(store, OwnTerms(share=0.1)).join(task("r1").to_bytes())
-    (run,) = kept_runs(store)
+    store = joined(tmp_path, "r1")
+    (run,) = list_runs(store)
     shutil.copytree(run.folder, store.folder("copy"))
     with pytest.raises(InputError, match=r"2 runs.*'r1'"):
-        forget_run(store, "r1")
-    forget_run(store, store.folder("copy").name)
-    assert kept_runs(store) == [run]
+        delete_run(store, "r1")
+    delete_run(store, store.folder("copy").name)
+    assert list_runs(store) == [run]
 
 
 def test_a_home_without_runs_and_a_name_that_a_terminal_would_obey(tmp_path):
-    store = make_store(tmp_path, "ann")
-    assert kept_runs(KeyStore(store.path)) == []
+    assert list_runs(make_store(tmp_path / "new", "ann")) == []
+    store = joined(tmp_path, "\x1b[2J")
     with pytest.raises(UnknownNameError):
-        forget_run(store, "../ann")
+        delete_run(store, "../ann")
     assert (tmp_path / "ann").exists()
-    SharingHandler(store, OwnTerms(share=0.1)).join(task("\x1b[2J").to_bytes())
-    (run,) = kept_runs(store)
+    (run,) = list_runs(store)
     assert run.name == run.folder.name

@@ -11,16 +11,27 @@ import pytest
 from blindsight.crypto.signing import Signed, SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import BlindsightError, CorruptFileError, MessageError, PrivacyError
-from blindsight.federated.node import MemberMemory, Note
-from blindsight.federated.server import SumServer, find_run
+from blindsight.federated.node import Note, lesson
+from blindsight.federated.server import RemoteSums, load_run
 from blindsight.files import write_arrays
-from blindsight.learn.rounds import Memory, Proposal
+from blindsight.rounds import Member, Update
 from blindsight.sums import UnansweredError
 from blindsight.sums.engine import Response
 from blindsight.sums.masks import Survivors, UnmaskRequest
 from blindsight.sums.messages import Answer, Call, Reply
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
-from tests.federated.parties import ALL_SCHEMES, DIMENSION, IMPATIENT, KEYED, MEMBERS, PATIENCE, Parties, damaged
+from tests.federated.parties import (
+    ALL_SCHEMES,
+    DIMENSION,
+    IMPATIENT,
+    KEYED,
+    MEMBERS,
+    PATIENCE,
+    Parties,
+    damaged,
+    model,
+    numbers,
+)
 from tests.learn.mutants import mutant
 
 REST = ("ann", "cem", "dan")  # without bob
@@ -40,7 +51,7 @@ def frugal(tmp_path):
 def played(parties, server, round):
     """Play a round and return its result, whose sum is that of its contributors."""
     parties.draw(round)
-    result = server.play(round)
+    result = server.round(round, model(round))
     assert np.array_equal(result.total, parties.plain_sum(server, result.contributors))
     return result
 
@@ -55,11 +66,11 @@ def test_the_sum_is_the_plain_sum_whoever_is_gone_and_comes_back(parties, scheme
     assert played(parties, server, 2).contributors == REST
     parties.handlers["bob"] = bob
     server.run.label("digits", seed=7)
-    server = SumServer(find_run(parties.stores[AGGREGATOR], "digits", seed=7), parties.network, PATIENCE)
+    server = RemoteSums(load_run(parties.stores[AGGREGATOR], "digits", seed=7), parties.network, PATIENCE, numbers())
     third = played(parties, server, 3)
     assert third.contributors == MEMBERS
     del parties.handlers[KEY_GENERATOR], parties.handlers["ann"]
-    again = parties.restarted(server).play(3)  # killed before it could use the sum
+    again = parties.restarted(server).round(3, model(3))  # killed before it could use the sum
     assert again.contributors == third.contributors
     assert np.array_equal(again.total, third.total)
     assert all(count == 1 for count in parties.proposals.values())
@@ -71,10 +82,10 @@ def test_too_few_members_are_a_sentence_and_the_round_goes_on_when_they_are_back
     parties.draw(1)
     away = {name: parties.handlers.pop(name) for name in ("bob", "cem")}
     with pytest.raises(PrivacyError, match="2 members"):
-        server.play(1)
+        server.round(1, model(1))
     number = server.run.number
     parties.handlers |= away
-    assert server.play(1).contributors == MEMBERS
+    assert server.round(1, model(1)).contributors == MEMBERS
     assert server.run.number == number
     assert set(parties.proposals.values()) == {1}
 
@@ -85,7 +96,7 @@ def test_a_key_generator_that_is_away_or_misheard_is_asked_again_for_the_same_su
     parties.draw(1)
     away = parties.handlers.pop(KEY_GENERATOR)
     with pytest.raises(UnansweredError):
-        server.play(1)
+        server.round(1, model(1))
     parties.handlers[KEY_GENERATOR] = away
     first, parties.updates = dict(parties.updates), {name: np.ones(DIMENSION) for name in MEMBERS}
     answers = []
@@ -95,7 +106,7 @@ def test_a_key_generator_that_is_away_or_misheard_is_asked_again_for_the_same_su
         return (damaged(parts[0]),) if kind == "open" and len(answers) == 1 else parts
 
     parties.network.back = back
-    result = parties.restarted(server).play(1)
+    result = parties.restarted(server).round(1, model(1))
     assert np.array_equal(result.total, parties.plain_sum(server, MEMBERS, first))
     assert len(answers) == 2
     assert parties.reloaded(server).number == 1
@@ -129,24 +140,24 @@ class TestDifferencingAttempts:
 
         parties.handlers |= {name: spoilt(name) for name in honest}
         with pytest.raises(UnansweredError):
-            server.play(1, (b"model",))
+            server.round(1, model(1))
         assert forged
         parties.handlers |= honest
         del parties.handlers["dan"]
-        result = parties.restarted(server, patience=IMPATIENT).play(1, (b"model",))
+        result = parties.restarted(server, patience=IMPATIENT).round(1, model(1))
         assert result.contributors == MEMBERS  # dan is in the one sum that there is
         assert np.array_equal(result.total, parties.plain_sum(server, MEMBERS))
         assert self.opened(parties, scheme, server) == 1
         with pytest.raises(PrivacyError):  # a round more with the same model, and nobody takes part
-            parties.restarted(server, patience=IMPATIENT).play(2, (b"model",))
+            parties.restarted(server, patience=IMPATIENT).round(2, model(1))
         assert self.opened(parties, scheme, server) == 1
         assert max(parties.proposals.values()) == 1
 
     def test_a_sum_of_zeros_that_the_server_signs_opens_no_other(self, parties, monkeypatch):
         server = parties.open("masks", patience=IMPATIENT)
         parties.draw(1)
-        server.play(1, (b"model",))
-        unseen = SumServer._unseen
+        server.round(1, model(1))
+        unseen = RemoteSums._unseen
 
         def zeros(server, member):
             for answer in unseen(server, member):
@@ -154,10 +165,10 @@ class TestDifferencingAttempts:
                 lie = replace(lie, sums=bytes(DIMENSION * role.terms.residue_type.itemsize))
                 yield role.roster.signed(role._key, AGGREGATOR, lie)
 
-        monkeypatch.setattr(SumServer, "_unseen", lambda *given: tuple(zeros(*given)))
+        monkeypatch.setattr(RemoteSums, "_unseen", lambda *given: tuple(zeros(*given)))
         del parties.handlers["dan"]
         with pytest.raises(PrivacyError):
-            parties.restarted(server, patience=IMPATIENT).play(2, (b"model",))
+            parties.restarted(server, patience=IMPATIENT).round(2, model(1))
         assert self.opened(parties, "masks", server) == 1
         assert parties.proposals == Counter((name, 1) for name in MEMBERS)
 
@@ -173,7 +184,7 @@ class TestDifferencingAttempts:
             return honest(kind, parts)
 
         parties.handlers[KEY_GENERATOR] = spoilt
-        assert server.play(1, (b"model",)).contributors == MEMBERS
+        assert server.round(1, model(1)).contributors == MEMBERS
         assert server.run.number == 1
 
 
@@ -197,12 +208,12 @@ def test_whatever_is_lost_doubled_or_late_nothing_is_counted_twice_or_forgotten(
     moved = np.zeros(DIMENSION, dtype=np.int64)
     for round in range(1, 6):
         parties.draw(round, whole=True)
-        moved += server.play(round).total
+        moved += server.round(round, model(round)).total
         if rng.random() < 0.5:
             server = parties.restarted(server)
     parties.network.there = parties.network.back = None
     parties.draw(6, whole=True)
-    result = server.play(6)
+    result = server.round(6, model(6))
     assert result.contributors == MEMBERS
     assert np.array_equal(moved + result.total, parties.everything_learned(server))
     assert max(parties.proposals.values()) == 1
@@ -216,7 +227,7 @@ def test_what_was_withheld_from_the_sum_is_held_by_those_who_sent_it(frugal):
         for name, update in parties.draw(round, whole=True).items():
             parties.updates[name] = update * np.repeat(rng.random(blocks) < 0.4, 30)
         away = parties.handlers.pop("cem") if round in (2, 3) else None
-        moved += server.play(round).total
+        moved += server.round(round, model(round)).total
         if away is not None:
             parties.handlers["cem"] = away
     held = sum(server.terms.integers(memory_of(parties, server, name).held) for name in MEMBERS)
@@ -227,7 +238,7 @@ def test_what_was_withheld_from_the_sum_is_held_by_those_who_sent_it(frugal):
 def memory_of(parties, server, name):
     """Return what a member remembers once it knows what became of its last contribution."""
     member = parties.member(name)
-    role = member.member(server.terms.run)
+    role = member.sum_role(server.terms.run)
     member._settle(role, [server.run.answer(number) for number in {*server.run.counted.values()}])
     memory = remembered(parties, server, name)
     assert memory.pending is None
@@ -235,7 +246,7 @@ def memory_of(parties, server, name):
 
 
 def remembered(parties, server, name):
-    return MemberMemory(parties.stores[name].folder(server.terms.run) / "memory.npz", server.terms)
+    return Member(name, server.terms, path=parties.stores[name].folder(server.terms.run) / "memory.npz")
 
 
 def foreign_contribution(folder, scheme):
@@ -244,7 +255,7 @@ def foreign_contribution(folder, scheme):
     elsewhere = other.open(scheme)
     other.draw(0)
     other.network.back = lambda name, kind, parts: sent.setdefault((name, kind), parts)
-    elsewhere.play(1)
+    elsewhere.round(1, model(1))
     return sent["bob", "contribute"]
 
 
@@ -264,7 +275,7 @@ def test_garbage_in_place_of_a_contribution_is_refused_and_harms_nobody(parties,
         )
         result = played(parties, server, round)
         assert result.contributors == REST, what
-        assert result.refused["bob"], what
+        assert result.missing["bob"], what
     parties.handlers["bob"] = honest
     sent = {}
 
@@ -274,7 +285,7 @@ def test_garbage_in_place_of_a_contribution_is_refused_and_harms_nobody(parties,
     parties.network.back = back
     result = played(parties, server, round + 1)
     assert result.contributors == REST
-    assert "bob" in result.refused
+    assert "bob" in result.missing
     parties.network.back = None
     assert played(parties, server, round + 2).contributors == MEMBERS
 
@@ -286,10 +297,10 @@ def test_mutants_of_a_contribution_are_noted_and_harm_nobody(parties, scheme):
     replies = {name: parties.handlers[name]("contribute", parts)[0] for name, parts in server.begin(1).items()}
     bobs = decode(replies["bob"], Reply)
     for _ in range(100):
-        server.take("bob", Response((mutant(bobs, rng),)))
+        server.receive("bob", Response((mutant(bobs, rng),)))
     for name in REST:
-        server.take(name, Response((replies[name],)))
-    result = server.result(server.finish()[1])
+        server.receive(name, Response((replies[name],)))
+    result = server.sum_of(server.finish()[1])
     assert set(result.contributors) >= set(REST)
     assert np.array_equal(result.total, parties.plain_sum(server, result.contributors))
 
@@ -323,7 +334,7 @@ def test_inconsistent_drop_out_sets_across_machines_reveal_nothing(parties):
     server = parties.open("masks")
     parties.draw(1)
     role, run = server.aggregator, server.terms.run.encode()
-    for name, parts in server.begin(1).items():
+    for name, parts in server.begin(1, lesson(model(1))).items():
         role.receive(parties.handlers[name]("contribute", parts)[0])
     role.advance()
 
@@ -337,7 +348,7 @@ def test_inconsistent_drop_out_sets_across_machines_reveal_nothing(parties):
         for some in (signed, signed[:2], [signed[0], signed[3]]):
             with pytest.raises((PrivacyError, MessageError)):
                 ask(name, "unmask", UnmaskRequest(tuple(some)))
-    assert server.play(1).contributors == MEMBERS  # the round is repeated with new masks
+    assert server.round(1, model(1)).contributors == MEMBERS  # the round is repeated with new masks
     assert role.attempt == 1
 
 
@@ -347,7 +358,7 @@ def test_a_member_that_got_anothers_set_up_is_not_set_up_and_the_others_go_on(pa
     server.run.setups["bob"] = server.run.setups["ann"]
     result = played(parties, server, 1)
     assert result.contributors == REST
-    assert "bob" in result.refused
+    assert "bob" in result.missing
 
 
 def test_a_run_cannot_go_back_nor_play_a_round_twice(parties):
@@ -357,7 +368,7 @@ def test_a_run_cannot_go_back_nor_play_a_round_twice(parties):
         server.begin(1)
     played(parties, server, 2)
     with pytest.raises(ValueError, match="round 1"):
-        server.play(1)
+        server.round(1, model(1))
 
 
 @pytest.mark.parametrize("scheme", ["bfv", "block-dphe"])
@@ -365,7 +376,7 @@ def test_a_forged_sum_uses_up_the_key_and_the_round_is_played_again_with_a_new_o
     parties, module = frugal, importlib.import_module(f"blindsight.sums.{scheme.removeprefix('block-')}")
     server, honest, tag = parties.open(scheme, minimum=3), parties.handlers["cem"], module.tag
     parties.draw(1, whole=True)
-    moved = server.play(1, (b"first",)).total
+    moved = server.round(1, model(1)).total
 
     def lying(kind, parts):
         """Contribute under a tag that fits nothing, once."""
@@ -379,11 +390,11 @@ def test_a_forged_sum_uses_up_the_key_and_the_round_is_played_again_with_a_new_o
 
     bob, parties.handlers["cem"] = parties.handlers.pop("bob"), lying  # bob is away while the key is replaced
     parties.draw(2, whole=True)
-    moved = moved + server.play(2, (b"second",)).total
+    moved = moved + server.round(2, model(2)).total
     assert server.run.number == 3
     parties.handlers["bob"] = bob
     parties.draw(3, whole=True)
-    last = parties.restarted(server).play(3, (b"third",))
+    last = parties.restarted(server).round(3, model(3))
     assert last.contributors == MEMBERS
     assert np.array_equal(moved + last.total, parties.everything_learned(server))
     log = parties.key_generator(server.terms.run).log
@@ -403,7 +414,7 @@ def called(parties, scheme, rounds=2):
     parties.network.there, parties.network.back = noted(calls), noted(replies)
     for round in range(1, rounds + 1):
         parties.draw(round, whole=True)
-        server.play(round)
+        server.round(round, model(round))
     return server, calls, [parts[0] for parts in replies]
 
 
@@ -455,7 +466,7 @@ def test_an_answer_of_another_round_run_or_author_settles_nothing(frugal, scheme
     forged = decode(decode(answer, Signed).body, Answer)
     stranger = SigningKey.generate().sign(encode(forged), author=KEY_GENERATOR if scheme != "masks" else AGGREGATOR)
     for wrong in (b"garbage", damaged(answer), replies[0], stranger):
-        parts = resigned(server, calls[-1], round=4, attempt=0, note=encode(Note(0, (wrong,))))
+        parts = resigned(server, calls[-1], round=4, attempt=0, note=encode(Note((wrong,))))
         with refused_without_a_trace(frugal, server):
             frugal.contribute("bob", parts)
     assert remembered(frugal, server, "bob").pending[0] == 3  # it still awaits the answer of its last round
@@ -465,26 +476,26 @@ def test_a_member_whose_contribution_did_not_enter_sends_it_in_the_next_round(fr
     server = frugal.open("bfv")
     frugal.network.back = lambda name, kind, parts: None if (name, kind) == ("bob", "contribute") else parts
     first = frugal.draw(1, whole=True)
-    assert server.play(1).contributors == REST
+    assert server.round(1, model(1)).contributors == REST
     frugal.network.back = None
     second = frugal.draw(2, whole=True)
     integers = server.terms.integers
-    assert np.array_equal(server.play(2).total, frugal.plain_sum(server, MEMBERS, second) + integers(first["bob"]))
+    assert np.array_equal(
+        server.round(2, model(2)).total, frugal.plain_sum(server, MEMBERS, second) + integers(first["bob"])
+    )
 
 
 def test_updates_of_other_dimensions_or_not_finite_are_refused_and_not_kept(parties):
     server = parties.open("bfv")
     parties.draw(1)
     parties.updates["bob"][3] = np.nan
-    assert "not finite" in server.play(1).refused["bob"]
-    propose = parties.propose
-    parties.propose = lambda name, memory: (
-        Proposal(np.zeros(DIMENSION + 7), Memory(None, None)) if name == "bob" else propose(name, memory)
-    )
+    assert "not finite" in server.round(1, model(1)).missing["bob"]
+    update = parties.update
+    parties.update = lambda name, memory: Update(np.zeros(DIMENSION + 7)) if name == "bob" else update(name, memory)
     result = played(parties, server, 2)
     assert result.contributors == REST
-    assert f"give {DIMENSION + 7}" in result.refused["bob"]
-    parties.propose = propose
+    assert f"give {DIMENSION + 7}" in result.missing["bob"]
+    parties.update = update
     assert played(parties, server, 3).contributors == MEMBERS
 
 
@@ -493,9 +504,9 @@ def test_what_is_beyond_the_fixed_point_is_sent_later(frugal):
     limit = float(server.terms.values(np.array(server.terms.max_integer)))
     frugal.draw(1, whole=True)
     frugal.updates["bob"][0] = 1.5 * limit
-    first = server.play(1).total[0]
+    first = server.round(1, model(1)).total[0]
     frugal.updates = {name: np.zeros(DIMENSION) for name in MEMBERS}
-    second = server.play(2).total[0]
+    second = server.round(2, model(2)).total[0]
     learned = sum(float(frugal.learned[name, 1][0]) for name in MEMBERS)
     assert (first + second) / 2**16 == pytest.approx(learned, abs=1e-3)
 
@@ -508,6 +519,6 @@ def test_what_a_member_remembers_is_not_shown_and_refused_if_it_was_altered(frug
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(CorruptFileError):
         frugal.contribute("bob", calls[-1])
-    write_arrays(path, "blindsight/member-memory.1", {"pending": [1]}, {}, private=True)
-    with pytest.raises(CorruptFileError, match="remembers"):
+    write_arrays(path, "blindsight/member-memory.2", {"extra": "", "pending": [1]}, {}, private=True)
+    with pytest.raises(CorruptFileError, match="memory of a member"):
         frugal.contribute("bob", calls[-1])

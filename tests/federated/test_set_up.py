@@ -13,13 +13,13 @@ from blindsight.federated.node import (
     ENROLMENT,
     FORGOTTEN,
     REGISTRATION,
-    GeneratorHandler,
-    MemberHandler,
+    KeyGeneratorNode,
+    MemberNode,
     Registration,
     RunRefusal,
     Setups,
 )
-from blindsight.federated.server import begin_run, find_run, gather_run, wait_for_members
+from blindsight.federated.server import await_and_set_up, load_run, set_up, wait_for_members
 from blindsight.sums import Aggregator, Patience, Terms, UnansweredError
 from blindsight.sums.engine import LocalTransport
 from blindsight.sums.messages import Call, Enrolment
@@ -56,7 +56,7 @@ class TestWhatAMemberRefuses:
         ("terms", "policy", "sentence"),
         [
             ({"scheme": "plain"}, {"schemes": ("bfv", "masks")}, "plain.* bfv, masks"),
-            ({"scheme": "bfv"}, {"minimum": 4}, "4.* got 3"),
+            ({"scheme": "bfv"}, {"quorum": 4}, "4.* got 3"),
             ({"scheme": "dphe"}, {"insecure": False}, "full length"),
             ({"scheme": "dphe"}, {"minimum_per_position": 2}, "2 .* got 1"),
         ],
@@ -71,9 +71,7 @@ class TestWhatAMemberRefuses:
         assert enrol(parties, "ann", terms_of(parties, "dphe", minimum_per_position=2), minimum_per_position=2)
         assert enrol(parties, "bob", terms_of(parties, "bfv"), minimum_per_position=3)
         with pytest.raises(PrivacyError, match="plain"):
-            MemberHandler(parties.stores["ann"], parties.pin).handle(
-                "enrol", (terms_of(parties, "plain").to_bytes(), b"")
-            )
+            MemberNode(parties.stores["ann"], parties.pin).handle("enrol", (terms_of(parties, "plain").to_bytes(), b""))
         with pytest.raises(PrivacyError, match="'ann'"):
             enrol(parties, "ann", parties.make_terms("masks")("run1", ("bob", "cem", "dan")))
         other = parties.stores["dan"].identity.public
@@ -175,7 +173,7 @@ class TestOneBadMemberDoesNotStopTheRest:
         assert "low order" in parties.refused["bob"]
 
     def test_a_member_that_refuses_or_is_silent(self, parties):
-        parties.handlers["bob"] = lambda kind, parts: parties.member("bob", minimum=4).handle(kind, parts)
+        parties.handlers["bob"] = lambda kind, parts: parties.member("bob", quorum=4).handle(kind, parts)
         assert parties.open("masks").terms.members == ("ann", "cem", "dan")
         assert "4 or more" in parties.refused["bob"]
         parties.network.back = lambda name, kind, parts: None if name == "bob" else parts
@@ -185,7 +183,7 @@ class TestOneBadMemberDoesNotStopTheRest:
 
     def test_with_too_few_left_everybodys_reason_is_told(self, parties):
         for name in ("ann", "bob"):
-            parties.handlers[name] = lambda kind, parts, name=name: parties.member(name, minimum=4).handle(kind, parts)
+            parties.handlers[name] = lambda kind, parts, name=name: parties.member(name, quorum=4).handle(kind, parts)
         with pytest.raises(PrivacyError, match=r"2 members.*3.* ann: .* bob: "):
             parties.open("masks")
 
@@ -219,7 +217,7 @@ class TestWhatTheKeyGeneratorRefuses:
         handler = parties.generator()
         weak = self.registration(parties, terms_of(parties, "dphe"))
         assert "full length" in self.refused(parties, replace(handler, insecure=False), weak)
-        assert "4 or more; got 3" in self.refused(parties, replace(handler, minimum=4), weak)
+        assert "4 or more; got 3" in self.refused(parties, replace(handler, quorum=4), weak)
         other = replace(weak, terms=terms_of(parties, "plain").to_bytes())
         assert "needs no key generator" in self.refused(parties, handler, other)
         unknown = replace(weak, terms=impossible(terms_of(parties), scheme="rot13"))
@@ -245,7 +243,7 @@ class TestWhatTheKeyGeneratorRefuses:
                 with pytest.raises(MessageError):
                     parties.generator().handle(kind, parts)
         with pytest.raises(PrivacyError, match="'ann'"):
-            GeneratorHandler(parties.stores["ann"], parties.members)
+            KeyGeneratorNode(parties.stores["ann"], parties.members)
         fingerprints = dict(parties.members.fingerprints)
         del fingerprints[AGGREGATOR]
         parties.members = Members(fingerprints)
@@ -294,8 +292,8 @@ def test_a_key_generator_that_is_not_the_pinned_one_sets_nobody_up(parties):
 def test_without_a_key_generator_that_answers_no_run_but_a_plain_one_begins(parties):
     others = {name: identity for name, identity in parties.identities.items() if name != KEY_GENERATOR}
     with pytest.raises(PrivacyError, match="key generator"):
-        begin_run(parties.stores[AGGREGATOR], parties.network, others, parties.make_terms("bfv"), PATIENCE)
-    begin_run(parties.stores[AGGREGATOR], parties.network, others, parties.make_terms("plain"), PATIENCE)
+        set_up(parties.stores[AGGREGATOR], parties.network, others, parties.make_terms("bfv"), PATIENCE)
+    set_up(parties.stores[AGGREGATOR], parties.network, others, parties.make_terms("plain"), PATIENCE)
     del parties.handlers[KEY_GENERATOR]
     with pytest.raises(UnansweredError, match="key generator"):
         parties.open("bfv", patience=IMPATIENT)
@@ -336,26 +334,26 @@ def test_waiting_for_members_ends_with_them_or_with_a_sentence(parties):
 
 
 def test_a_run_is_gathered_and_everybody_who_stays_outside_is_told_of(parties):
-    parties.handlers["bob"] = lambda kind, parts: parties.member("bob", minimum=4).handle(kind, parts)
+    parties.handlers["bob"] = lambda kind, parts: parties.member("bob", quorum=4).handle(kind, parts)
     told = []
     store, terms = parties.stores[AGGREGATOR], parties.make_terms("bfv")
     wish = {"seconds": 1e-9, "keyed": True, "warn": told.append}
-    run = gather_run(store, Reception(parties), terms, PATIENCE, wanted=4, **wish)
+    run = await_and_set_up(store, Reception(parties), terms, PATIENCE, wanted=4, **wish)
     assert run.terms.members == ("ann", "cem", "dan")
     assert "Node 7 is odd." in told[0]
     assert told[1].startswith("bob ")
     assert "4 or more" in told[1]
     with pytest.raises(PrivacyError, match="4 of 5 members"):
-        gather_run(store, Reception(parties), terms, PATIENCE, wanted=5, **wish)
+        await_and_set_up(store, Reception(parties), terms, PATIENCE, wanted=5, **wish)
 
 
 def test_a_label_finds_its_run_with_its_seed_alone(parties):
     store, run = parties.stores[AGGREGATOR], parties.open("plain").run
-    assert find_run(store, "digits", seed=1) is None
+    assert load_run(store, "digits", seed=1) is None
     run.label("digits", seed=1)
-    assert find_run(store, "digits", seed=1).terms == run.terms
+    assert load_run(store, "digits", seed=1).terms == run.terms
     with pytest.raises(InputError, match=r"'digits'.*seed 1; got 2"):
-        find_run(store, "digits", seed=2)
+        load_run(store, "digits", seed=2)
 
 
 def test_impossible_terms_open_key_stores_and_bad_patience_are_refused(parties):

@@ -6,12 +6,13 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import pytest
 
-from blindsight.data.study import Study
+from blindsight.data.sites import Study
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.learn.comparison import MASK_WAVES, choose_scheme, compare, contest, round_costs
+from blindsight.learn.comparison import compare, contest, round_costs
 from blindsight.sums import OWN_SCHEMES as SCHEMES
 from blindsight.sums import open_session
 from blindsight.sums.engine import Cost, Meter, Transfer, Work
+from blindsight.sums.scheme import MASK_WAVES, choose_scheme
 
 
 def burn(seconds):
@@ -141,7 +142,7 @@ def test_costs_of_one_round_by_scheme():
 
 
 def test_a_scheme_that_is_not_installed_is_left_out(monkeypatch):
-    monkeypatch.setattr("blindsight.learn.comparison.find_spec", lambda name: None)
+    monkeypatch.setattr("blindsight.sums.scheme.find_spec", lambda name: None)
     assert set(round_costs(100, 3, sparsity=0.5, key_bits=2048)) == {"plain", "dphe", "block-dphe", "masks"}
 
 

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.learn.estimators import FederatedClassifier
+from blindsight.learn.classifier import FederatedClassifier
+from blindsight.rounds import Sums
+from blindsight.sums import DpheOptions
 
 ROUNDS = 5
 
@@ -25,10 +27,10 @@ def owners():
 
 
 def fit(folder, scheme="plain", rounds=ROUNDS, random_state=0, **options):
-    settings = {"sparsity": 0.8, "key_bits": 1024, "insecure": True, "minimum_per_position": 1}
-    settings |= {"rounds": rounds, "random_state": random_state}
+    paillier = DpheOptions(key_bits=1024, insecure=True, minimum_per_position=1)
+    sums = Sums(scheme=scheme, share=0.4, options=paillier if "dphe" in scheme else None)
     where = {"checkpoint": folder, "public": pictures(9, 12), "validation": pictures(10)}
-    return FederatedClassifier(scheme, selection="blocks", **settings).fit(owners(), **where | options)
+    return FederatedClassifier(sums, rounds=rounds, random_state=random_state).fit(owners(), **where | options)
 
 
 CHILD = """

@@ -1,27 +1,104 @@
 """The estimator's contract: scikit-learn's own checks, every kind of label, and a model that survives on disk."""
 
 import zipfile
+from inspect import signature
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from blindsight.data.features import Standardiser
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import write_arrays
+from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.clustering import ClusterModel
-from blindsight.learn.estimators import FederatedClassifier, FederatedKMeans
+from blindsight.learn.kmeans import FederatedKMeans
 from blindsight.learn.model import Attributes, Classes, LinearModel
 from blindsight.metrics import average_precision, balanced_accuracy
+from blindsight.rounds import EarlyStopping, Privacy, Sums
+from blindsight.sums import DpheOptions
 
 D = 10
+HALF = Sums(scheme="plain", share=0.5)
 
 
 @parametrize_with_checks([FederatedClassifier(), FederatedKMeans(n_clusters=3)])
 def test_scikit_learns_contract(estimator, check):
     check(estimator)
+
+
+PRIVACY = Privacy(epsilon=4.0, delta=1e-5, unit="record")
+
+
+def test_parameters_of_frozen_parameters_are_set_by_replacing_them():
+    classifier = FederatedClassifier(Sums(scheme="bfv", share=0.5), privacy=PRIVACY)
+    assert classifier.get_params()["privacy__epsilon"] == 4.0
+    assert classifier.get_params()["sums__share"] == 0.5
+    assert "privacy__epsilon" not in classifier.get_params(deep=False)
+    classifier.set_params(privacy__epsilon=2.0, sums__quorum=4, rounds=3)
+    assert (PRIVACY.epsilon, classifier.privacy.epsilon, classifier.privacy.delta) == (4.0, 2.0, 1e-5)
+    assert classifier.sums == Sums(scheme="bfv", share=0.5, quorum=4)
+    assert classifier.rounds == 3
+    assert FederatedClassifier().set_params(sums__share=0.3).sums == Sums(share=0.3)
+    copy = clone(classifier)
+    assert (copy.sums, copy.privacy) == (classifier.sums, classifier.privacy)
+    for wrong in ({"privacy__epsilom": 1.0}, {"early_stopping__patience": 1}, {"nothing": 1}, {"rounds__x": 1}):
+        with pytest.raises(ValueError, match=r"nothing|epsilom|patience|'x'"):
+            classifier.set_params(**wrong)
+    with pytest.raises(InputError, match="epsilon"):
+        classifier.set_params(privacy__epsilon=-1.0)
+
+
+class AmongThree(FederatedClassifier):
+    """Deals rows out to three members; the first rows are public."""
+
+    def fit(self, X, y):
+        return super().fit([(X[k + 30 :: 3], y[k + 30 :: 3]) for k in range(3)], public=(X[:30], y[:30]))
+
+
+def test_a_grid_search_goes_through_values_of_epsilon():
+    X = features(400, 3)
+    y = (X[:, 0] > 0).astype(int)
+    search = GridSearchCV(AmongThree("plain", privacy=PRIVACY, rounds=2), {"privacy__epsilon": [0.01, 20.0]}, cv=2)
+    search.fit(X, y)
+    assert [round(params["privacy__epsilon"], 2) for params in search.cv_results_["params"]] == [0.01, 20.0]
+    assert search.best_params_ == {"privacy__epsilon": 20.0}  # at 0.01 it guesses: 50 +- 4 per cent, twice
+    assert search.best_estimator_.noise_.epsilon(1e-5) == pytest.approx(20.0, rel=1e-3)
+
+
+@pytest.mark.parametrize(("kind", "most"), [(FederatedClassifier, 15), (FederatedKMeans, 9)])
+def test_constructors_have_few_parameters(kind, most):
+    assert len(signature(kind).parameters) <= most
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: Sums(scheme="plane"), "'plain'"),
+        (lambda: Sums(share=0.0), "share"),
+        (lambda: Sums(quorum=2), "quorum"),
+        (lambda: Sums(sample=4, quorum=5), "sample"),
+        (lambda: Sums(max_absences=-2), "max_absences"),
+        (lambda: Sums(options=DpheOptions()), "masks"),
+        (lambda: Sums.sending("masks", sparsity=1.0), "sparsity"),
+        (lambda: Sums.sending("masks", minimum_per_position=2), "minimum_per_position"),
+        (lambda: EarlyStopping(criterion="soon"), "'soon'"),
+        (lambda: EarlyStopping(patience=0), "patience"),
+        (lambda: EarlyStopping(tolerance=-1.0), "tolerance"),
+        (lambda: Privacy(epsilon=1.0, delta=1e-5, unit="member"), "clip"),
+        (lambda: FederatedClassifier(privacy=4.0).check(), "privacy"),
+        (lambda: FederatedClassifier(early_stopping="score").check(), "early_stopping"),
+        (lambda: FederatedClassifier(7).check(), "sums"),
+        (lambda: FederatedClassifier(class_weight="balances").check(), "class_weight"),
+    ],
+)
+def test_what_cannot_be_is_refused_where_it_is_made(make, named):
+    with pytest.raises(InputError, match=named):
+        make()
 
 
 def features(n, seed):
@@ -45,7 +122,7 @@ def test_two_classes_are_one_question_whose_scores_rank():
         return np.where(X[:, 0] + X[:, 1] > 2, "sensitive", "other")
 
     public, X_test = features(60, 9), features(500, 10)
-    classifier = FederatedClassifier("plain", rounds=5, sparsity=0.5, loss="logistic", key_bits=2048)
+    classifier = FederatedClassifier(HALF, rounds=5, loss="logistic")
     classifier.fit(three_owners(rare), public=(public, rare(public, 0)))
     scores = classifier.decision_function(X_test)
     truth = rare(X_test, 0) == "sensitive"
@@ -62,11 +139,11 @@ def test_balancing_finds_more_of_a_rare_class():
 
     public, X_test = features(100, 9), features(2000, 10)
     found = {}
-    for balanced in (False, True):
-        classifier = FederatedClassifier("plain", rounds=5, sparsity=0.0, balanced=balanced)
+    for balanced in (None, "balanced"):
+        classifier = FederatedClassifier(Sums(scheme="plain", share=1.0), rounds=5, class_weight=balanced)
         classifier.fit(three_owners(rare, 300), public=(public, rare(public, 0)))
         found[balanced] = balanced_accuracy(rare(X_test, 4), classifier.predict(X_test))
-    assert found[True] > found[False] + 0.1
+    assert found["balanced"] > found[None] + 0.1
 
 
 def attributes(X, seed):
@@ -77,7 +154,7 @@ def attributes(X, seed):
 
 def test_attributes_are_learned_from_what_is_known():
     public, X_test = features(40, 9), features(400, 10)
-    classifier = FederatedClassifier("plain", multilabel=True, rounds=5, sparsity=0.5)
+    classifier = FederatedClassifier(HALF, multilabel=True, rounds=5)
     validation = X_test, attributes(X_test, 5)
     classifier.fit(three_owners(attributes), public=(public, attributes(public, 0)), validation=validation)
     assert classifier.predict(X_test).shape == (400, 3)
@@ -95,7 +172,7 @@ def test_attributes_that_do_not_fit_are_refused_by_the_owners_name():
     public = features(40, 9)
     people = three_owners(attributes)
     people[1] = people[1][0], people[1][1][:, :2]
-    with pytest.raises(InputError, match=r"owner 2: .*\(80, 2\)"):
+    with pytest.raises(InputError, match=r"member 2: .*\(80, 2\)"):
         FederatedClassifier("plain", multilabel=True).fit(people, public=(public, attributes(public, 0)))
     with pytest.raises(InputError, match="public data: "):
         FederatedClassifier("plain", multilabel=True).fit(people, public=(public, np.zeros(40, dtype=int)))

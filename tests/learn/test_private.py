@@ -16,12 +16,12 @@ from blindsight.data.features import Standardiser
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BudgetExceededError, InputError, PrivacyError, UnknownNameError
 from blindsight.learn import private
-from blindsight.learn.estimators import FederatedClassifier
+from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.model import Attributes, Classes
-from blindsight.learn.private import Privacy, PrivateLearner, PublicSpace, public_start, residuals, targets
-from blindsight.learn.rounds import Memory
+from blindsight.learn.private import PrivateLearner, PublicSpace, Records, public_start, residuals, targets
 from blindsight.rng import seeded_bytes
-from blindsight.sums import open_session
+from blindsight.rounds import Memory, Privacy, RoundSum, Sums
+from blindsight.sums import DpheOptions, open_session
 
 TEN = Classes(np.arange(10))
 BUDGET = {"epsilon": 4.0, "delta": 1e-5, "unit": "record"}
@@ -48,18 +48,16 @@ def learner(shared_out, *, source=None, labels=TEN, **privacy):
     space = PublicSpace.fit(public)
     sizes = [len(X) for X, _ in owners.values()]
     plan = Privacy(**BUDGET | privacy).plan(
-        owners=len(owners), dimension=labels.rows * space.size, rounds=10, records=max(sizes)
+        members=len(owners), dimension=labels.rows * space.size, rounds=10, records=max(sizes), scheme="plain"
     )
-    loads = {name: (lambda pair=pair: pair) for name, pair in owners.items()}
-    held_out = standardiser.apply(test[0]), test[1]
-    return PrivateLearner(
-        loads, labels, standardiser, space, plan, sum(sizes), (public, y0), held_out, source or seeded_bytes(1)
-    )
+    held_out, known = (standardiser.apply(test[0]), test[1]), Records(space.rows(public), targets(labels, y0))
+    return PrivateLearner(labels, standardiser, space, plan, sum(sizes), known, held_out, source or seeded_bytes(1))
 
 
 def test_it_learns_from_records_that_nobody_shows(shared_out):
     owners, public, test = shared_out
-    model = FederatedClassifier("masks", **BUDGET, colluders=1, drop_outs=1).fit(owners, public=public, validation=test)
+    privacy = Privacy(**BUDGET, colluders=1, drop_outs=1)
+    model = FederatedClassifier("masks", privacy=privacy).fit(owners, public=public, validation=test)
     assert model.public_score_ < model.history_[-1].score  # 4 points apart; a deviation is half a point
     assert model.score(*test) > 0.85
     said = model.statement_
@@ -74,7 +72,8 @@ def test_every_scheme_that_hides_adds_noise_up(shared_out, scheme):
     if scheme == "bfv":
         pytest.importorskip("tenseal")
     owners, public, test = shared_out
-    model = FederatedClassifier(scheme, **BUDGET, rounds=1, key_bits=2048)
+    sums = Sums.sending(scheme, key_bits=2048)
+    model = FederatedClassifier(sums, privacy=Privacy(**BUDGET), rounds=1)
     model.fit(owners, public=public, validation=test)
     assert model.history_[0].withheld == 0
     assert model.history_[0].score > model.public_score_  # by 2 points, with a deviation of half a point
@@ -85,19 +84,21 @@ def test_every_scheme_that_hides_adds_noise_up(shared_out, scheme):
 def test_shares_of_masks_count_by_group(owners):
     members = tuple(map(str, range(owners)))
     terms = open_session("masks", members=members, dimension=1).terms
-    plan = Privacy(**BUDGET).plan(owners=owners, dimension=100, rounds=1, records=10, scheme="masks")
+    plan = Privacy(**BUDGET).plan(members=owners, dimension=100, rounds=1, records=10, scheme="masks")
     smallest = min(map(len, terms.groups(0)))
     assert plan.groups == len(terms.groups(0))
     assert plan.members // plan.groups == smallest
     stay = -(-(owners - plan.drop_outs) * smallest // owners)
     assert plan.honest == stay - plan.colluders >= 2
-    whole = Privacy(**BUDGET, colluders=plan.colluders).plan(owners=owners, dimension=100, rounds=1, records=10)
+    same = Privacy(**BUDGET, colluders=plan.colluders)
+    whole = same.plan(members=owners, dimension=100, rounds=1, records=10, scheme="plain")
     assert (plan.deviation > whole.deviation) == (plan.groups > 1)
 
 
 def test_owners_are_a_unit_too(shared_out):
     owners, public, _ = shared_out
-    model = FederatedClassifier("plain", epsilon=8.0, delta=1e-5, unit="owner", clip=0.5, rounds=2, random_state=0)
+    privacy = Privacy(epsilon=8.0, delta=1e-5, unit="member", clip=0.5)
+    model = FederatedClassifier("plain", privacy=privacy, rounds=2, random_state=0)
     model.fit(owners, public=public)
     assert model.statement_.unit == "person"
     assert "aggregator" in model.statement_.not_protected[0]
@@ -106,8 +107,8 @@ def test_owners_are_a_unit_too(shared_out):
 
 def test_gradients_are_those_of_the_loss_and_no_longer_than_the_clip(shared_out):
     made = learner(shared_out)
-    rows, wanted = made.records_of("a")
-    weights = public_start(TEN, *made._public) + 0.1
+    rows, wanted = made.read(shared_out[0]["a"])
+    weights = public_start(TEN, *made.public) + 0.1
 
     def loss(weights):
         scores = rows @ weights.T
@@ -123,7 +124,7 @@ def test_gradients_are_those_of_the_loss_and_no_longer_than_the_clip(shared_out)
         assert np.linalg.norm(made.gradient(weights, rows[k : k + 1], wanted[k : k + 1])) <= made.plan.clip
 
 
-@pytest.mark.parametrize("unit", ["record", "owner"])
+@pytest.mark.parametrize("unit", ["record", "member"])
 def test_one_unit_moves_what_is_sent_by_no_more_than_the_sensitivity(shared_out, unit):
     """The same noise twice: what differs is the record, or all records, of an owner."""
     owners, public, test = shared_out
@@ -134,7 +135,7 @@ def test_one_unit_moves_what_is_sent_by_no_more_than_the_sensitivity(shared_out,
     for pair in ((X, y), (gone, y)):
         made = learner(({**owners, "a": pair}, public, test), unit=unit, clip=0.1, source=seeded_bytes(5))
         start = made.first(0)
-        sent.append(made.propose("a", start, Memory(None, None), 0).sent)
+        sent.append(made.update(pair, start, Memory(), 0).sent)
     distance = np.linalg.norm(sent[0] - sent[1])
     assert 0 < distance <= made.plan.sensitivity * (1 if unit == "record" else 2)
 
@@ -147,13 +148,15 @@ def test_strange_records_count_as_zero_and_never_as_an_error(shared_out):
     y = y.astype(object)
     y[3], y[4], y[5] = 77, "cat", [1]
     made = learner(({**owners, "a": (X, y)}, public, test))
-    rows, wanted = made.records_of("a")
+    rows, wanted = made.read((X, y))
     for weights in (made.first(0), np.full((10, made.space.size), 3e38), np.full((10, made.space.size), np.nan)):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert not made.gradient(weights, rows[:6], wanted[:6]).any()
-            assert np.isfinite(made.propose("a", weights, Memory(None, None), 0).sent).all()
-    model = FederatedClassifier("plain", **BUDGET, rounds=2).fit({**owners, "a": (X, y)}, public=public)
+            assert np.isfinite(made.update((X, y), weights, Memory(), 0).sent).all()
+    model = FederatedClassifier("plain", privacy=Privacy(**BUDGET), rounds=2).fit(
+        {**owners, "a": (X, y)}, public=public
+    )
     assert np.isfinite(model.coef_).all()
 
 
@@ -203,7 +206,7 @@ def sent_with(shared_out, pair, **options):
     made = learner(({**owners, "a": pair}, public, test), source=seeded_bytes(5), **options)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return made.propose("a", made.first(0) + 0.1, Memory(None, None), 0).sent, made.plan
+        return made.update(pair, made.first(0) + 0.1, Memory(), 0).sent, made.plan
 
 
 @pytest.mark.parametrize("holder", HOLDERS.values(), ids=HOLDERS)
@@ -293,12 +296,13 @@ def test_labels_that_one_odd_label_turned_into_text_are_known(names, promoted):
     np.testing.assert_array_equal(clean, targets(Classes(np.array(names)), [*text, "?"])[:2])
 
 
-@pytest.mark.parametrize("unit", ["record", "owner"])
+@pytest.mark.parametrize("unit", ["record", "member"])
 def test_odd_records_end_nothing(shared_out, unit):
     owners, public, _ = shared_out
     X, y = owners["a"]
     rows, labels = [*ODD.values(), *X.tolist()], [*ODD.values(), *y.tolist()]
-    model = FederatedClassifier("plain", **BUDGET | {"unit": unit}, clip=1.0, rounds=1)
+    privacy = Privacy(**BUDGET | {"unit": unit}, clip=1.0)
+    model = FederatedClassifier("plain", privacy=privacy, rounds=1)
     model.fit({**owners, "a": (rows + X.tolist()[: len(ODD)], y.tolist()[: len(ODD)] + labels)}, public=public)
     assert np.isfinite(model.coef_).all()
 
@@ -320,19 +324,20 @@ def test_odd_records_end_nothing(shared_out, unit):
 def test_what_is_public_of_an_owners_data_is_checked(shared_out, pair, named):
     owners, public, _ = shared_out
     with pytest.raises(InputError, match=f"a: .*{named}"):
-        FederatedClassifier("plain", **BUDGET).fit({**owners, "a": pair}, public=public)
+        FederatedClassifier("plain", privacy=Privacy(**BUDGET)).fit({**owners, "a": pair}, public=public)
 
 
 def test_sums_are_the_same_integers_with_drop_outs_and_without(shared_out):
     made = learner(shared_out, drop_outs=1, colluders=1)
     start = made.first(0)
-    sent = {name: made.propose(name, start, Memory(None, None), 0).sent for name in made.owners}
+    sent = {name: made.update(pair, start, Memory(), 0).sent for name, pair in shared_out[0].items()}
     for scheme in ("masks", "plain"):
         session = open_session(scheme, members=tuple(sent), dimension=made.plan.dimension, fraction_bits=0, minimum=4)
         for number, present in enumerate((sent, {name: sent[name] for name in "abde"})):
             result = session.round(present, number)
             assert (result.total == sum(present.values())).all()
-            assert made.combine(start, result).shape == start.shape
+            total = RoundSum(round=1, contributors=result.contributors, total=result.total, values=result.values)
+            assert made.combine(start, total).shape == start.shape
         with pytest.raises(PrivacyError):
             session.round({name: sent[name] for name in "abc"}, 2)
 
@@ -341,15 +346,15 @@ def test_the_ledger_is_charged_before_anything_is_learned(shared_out, monkeypatc
     owners, public, _ = shared_out
     ledger = Ledger()
     ledger.set_budget("digits", unit="record", neighbours="add/remove", epsilon=5.0, delta=2e-5)
-    model = FederatedClassifier("plain", **BUDGET, rounds=1)
+    model = FederatedClassifier("plain", privacy=Privacy(**BUDGET), rounds=1)
     spent_at_first = []
-    first = PrivateLearner.propose
+    first = PrivateLearner.update
 
-    def propose(self, *given):
+    def update(self, *given):
         spent_at_first.append(len(ledger.spends("digits", "record")))
         return first(self, *given)
 
-    monkeypatch.setattr(PrivateLearner, "propose", propose)
+    monkeypatch.setattr(PrivateLearner, "update", update)
     model.fit(owners, public=public, ledger=ledger, scope="digits")
     assert set(spent_at_first) == {1}
     assert ledger.spends("digits", "record")[0].loss.epsilon == model.statement_.epsilon
@@ -361,36 +366,57 @@ def test_the_ledger_is_charged_before_anything_is_learned(shared_out, monkeypatc
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"delta": None}, "delta"),
-        ({"unit": None}, "unit"),
-        ({"epsilon": None}, "epsilon"),
         ({"epsilon": -1.0}, "epsilon"),
+        ({"epsilon": 51.0}, "epsilon"),
         ({"delta": 0.0}, "delta"),
+        ({"delta": 1.0}, "delta"),
         ({"clip": -1.0}, "clip"),
-        ({"unit": "owner"}, "clip"),
+        ({"unit": "member"}, "clip"),
         ({"colluders": 5}, "collude"),
         ({"drop_outs": 3}, "drop"),
-        ({"minimum_per_position": 3}, "minimum_per_position"),
+        ({"drop_outs": -1}, "drop"),
     ],
 )
 def test_wrong_parameters_get_a_sentence(shared_out, wrong, named):
     owners, public, _ = shared_out
     with pytest.raises(InputError, match=named):
-        FederatedClassifier(**{"scheme": "plain", **BUDGET, **wrong}).fit(owners, public=public)
+        FederatedClassifier("plain", privacy=Privacy(**BUDGET | wrong)).fit(owners, public=public)
+
+
+def test_a_delta_above_one_over_the_members_hides_nothing(shared_out):
+    owners, public, _ = shared_out
+    with pytest.raises(PrivacyError, match="delta"):
+        FederatedClassifier("plain", privacy=Privacy(epsilon=4.0, delta=0.5, unit="record")).fit(owners, public=public)
+
+
+@pytest.mark.parametrize(
+    ("sums", "named"),
+    [
+        (Sums(scheme="dphe", options=DpheOptions(minimum_per_position=3, key_bits=2048)), "minimum_per_position"),
+        (Sums(share=0.5), "share"),
+    ],
+    ids=["withheld", "share"],
+)
+def test_with_noise_every_weight_is_in_every_round(shared_out, sums, named):
+    owners, public, _ = shared_out
+    with pytest.raises(InputError, match=named):
+        FederatedClassifier(sums, privacy=Privacy(**BUDGET)).fit(owners, public=public)
 
 
 def test_what_noise_does_not_go_with_is_refused(shared_out, tmp_path):
     owners, public, _ = shared_out
-    model = FederatedClassifier("plain", **BUDGET)
+    model = FederatedClassifier("plain", privacy=Privacy(**BUDGET))
     with pytest.raises(UnknownNameError, match="photo"):
-        FederatedClassifier("plain", **BUDGET | {"unit": "photo"}).fit(owners, public=public)
+        Privacy(**BUDGET | {"unit": "photo"})
+    with pytest.raises(InputError, match="recorded"):
+        model.fit(owners, public=public, record=True)
     with pytest.raises(InputError, match="checkpoint"):
         model.fit(owners, public=public, checkpoint=tmp_path)
     with pytest.raises(InputError, match="scope"):
         model.fit(owners, public=public, ledger=Ledger())
     with pytest.raises(InputError, match="ledger"):
         FederatedClassifier("plain").fit(owners, public=public, ledger=Ledger(), scope="x")
-    with pytest.raises(InputError, match="several owners"):
+    with pytest.raises(InputError, match="several members"):
         model.fit(public[0], public[1])
     with pytest.raises(InputError, match="numbers"):
         model.fit({**owners, "a": (public[0][:, :5], public[1])}, public=public)
@@ -398,12 +424,13 @@ def test_what_noise_does_not_go_with_is_refused(shared_out, tmp_path):
 
 def test_the_public_space_is_whitened_and_maps_back(shared_out):
     made = learner(shared_out)
-    rows = made.space.rows(made.public[0])
+    public = made.standardiser.apply(shared_out[1][0])
+    rows = made.space.rows(public)
     assert np.linalg.norm(rows[:, :-1], axis=1) == pytest.approx(np.ones(len(rows)))
     inner = np.random.default_rng(0).standard_normal((10, made.space.size))
     weights = made.space.weights(inner)
-    scores = made.public[0] @ weights[:, :-1].T
-    direct = made.public[0] @ made.space.matrix @ inner[:, :-1].T / made.space.length
+    scores = public @ weights[:, :-1].T
+    direct = public @ made.space.matrix @ inner[:, :-1].T / made.space.length
     assert scores == pytest.approx(direct, rel=1e-3, abs=1e-4)
 
 

@@ -7,17 +7,16 @@ import pytest
 
 from blindsight.errors import CorruptFileError
 from blindsight.learn import FederatedClassifier
-from blindsight.learn.recording import RecordedRound, Witness, listening
-from blindsight.sums.engine import Cost
-from blindsight.sums.session import RoundResult
-from blindsight.sums.support import Support
+from blindsight.learn.recording import RecordedRound, RoundRecorder
+from blindsight.rounds import RoundSum
+from blindsight.sums import make_terms
 
 
 def _recorded(scheme="plain"):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 4)), np.arange(60) % 3 % 2
-    learner = FederatedClassifier(scheme, rounds=2, record=True)
-    learner.fit([(X[start::4], y[start::4]) for start in range(3)], public=(X[3::4], y[3::4]))
+    learner = FederatedClassifier(scheme, rounds=2)
+    learner.fit([(X[start::4], y[start::4]) for start in range(3)], public=(X[3::4], y[3::4]), record=True)
     assert learner.recorded_ is not None
     return learner.recorded_
 
@@ -49,29 +48,33 @@ def test_a_recording_keeps_its_secrets_out_of_its_repr():
     assert "array" not in repr(_recorded())
 
 
-def _sum_of(dimension):
-    total = np.full(dimension, 3)
-    nothing = np.empty(0, dtype=np.int64)
-    return RoundResult(0, ("ann", "bob"), total, total.astype(float), nothing, {}, Cost(("ann", "bob"), (), ()))
+def _look(recorder, dimension=4):
+    total, members = np.full(dimension, 3), ("ann", "bob", "cem")
+    terms = make_terms("plain", run="a", members=members, dimension=dimension, fraction_bits=0)
+    summed = RoundSum(round=1, contributors=members, total=total, values=total.astype(float))
+    recorder.look(terms, np.zeros((2, 2)), dict.fromkeys(members, np.ones(dimension)), summed)
 
 
 def test_the_aggregators_picture_is_a_contribution_and_not_the_answer():
-    witness = Witness("plain")
-    with listening(witness):
-        witness("aggregator", b"contribution of one")
-        witness("aggregator", b"contribution")
-        witness("key generator", b"request")
-        witness("aggregator", b"the answer, which is the plain sum and longer than any contribution")
-    witness.look(np.zeros((2, 2)), {"ann": np.ones(4), "bob": np.ones(4)}, _sum_of(4), Support.everything(4))
-    held = {view.role: view.picture.tobytes().rstrip(b"\0") for view in witness.views}
+    recorder = RoundRecorder()
+    with recorder.recording():
+        recorder("aggregator", b"contribution of one")
+        recorder("aggregator", b"contribution")
+        recorder("key generator", b"request")
+        recorder("aggregator", b"the answer, which is the plain sum and longer than any contribution")
+    _look(recorder)
+    held = {view.role: view.picture.tobytes().rstrip(b"\0") for view in recorder.views}
     assert held["aggregator"] == b"contribution of one"
     assert held["key generator"] == b"request"
 
 
-def test_a_witness_hears_nothing_outside_its_round():
-    witness = Witness("plain")
-    witness("aggregator", b"keys at set-up")
-    with listening(witness):
-        witness("aggregator", b"contribution")
-    witness.look(np.zeros((2, 2)), {"ann": np.ones(4), "bob": np.ones(4)}, _sum_of(4), Support.everything(4))
-    assert b"keys" not in b"".join(view.picture.tobytes() for view in witness.views)
+def test_nothing_is_recorded_outside_of_the_first_round():
+    recorder = RoundRecorder()
+    recorder("aggregator", b"keys at set-up")
+    with recorder.recording():
+        recorder("aggregator", b"contribution")
+    _look(recorder)
+    assert b"keys" not in b"".join(view.picture.tobytes() for view in recorder.views)
+    with recorder.recording():
+        recorder("aggregator", b"later")
+    assert all(b"later" not in item for items in recorder.recorded.messages.values() for item in items)

@@ -638,7 +638,7 @@ class World:
             patience = Patience(pause=1e-5, attempts=4)
             engine = Engine(self.parties[AGGREGATOR], LocalTransport(handlers, transit=self.transit), patience)
             try:
-                answer, total = engine.round(number, (b"model %d" % number,))
+                answer, total = engine.play(number, (b"model %d" % number,))
             except Killed:
                 self.parties[AGGREGATOR] = self.load(AGGREGATOR)
                 continue

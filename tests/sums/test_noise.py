@@ -27,7 +27,7 @@ from blindsight.sums.terms import threshold
 TERMS = {"epsilon": 1.0, "delta": 1e-6, "unit": "record", "clip": 1.0, "members": 5, "drop_outs": 1, "colluders": 1}
 TERMS |= {"dimension": 200, "rounds": 10, "largest": 2**28, "reach": 1000.0}
 COARSE = NoisePlan(
-    unit="owner",
+    unit="member",
     clip=1.0,
     members=4,
     drop_outs=0,
@@ -149,7 +149,7 @@ def test_what_asks_for_more_gets_more_noise(name, values):
     assert len(set(deviations)) == len(deviations)
 
 
-@pytest.mark.parametrize("unit", ["record", "owner"])
+@pytest.mark.parametrize("unit", ["record", "member"])
 @pytest.mark.parametrize("members", [3, 50, 1000])
 @pytest.mark.parametrize("dimension", [1, 10_000])
 def test_nothing_leaves_the_range(unit, members, dimension):
@@ -199,7 +199,7 @@ def test_factors_of_lengths_cut_them(lengths):
 
 
 @settings(max_examples=30)
-@given(st.integers(0, 2**32), st.sampled_from(["record", "owner"]), st.floats(1e-3, 1e6))
+@given(st.integers(0, 2**32), st.sampled_from(["record", "member"]), st.floats(1e-3, 1e6))
 def test_neighbouring_contributions_are_no_further_apart_than_the_sensitivity(seed, unit, length):
     plan = NoisePlan.calibrated(**TERMS | {"unit": unit, "reach": 4.0})
     rng = np.random.default_rng(seed)
@@ -314,7 +314,7 @@ WRONG = {
     "largest": {"slot_bits": 24},
     "fraction_bits": {"fraction_bits": 8},
     "sample": {"sample": 4, "minimum": 4},
-    "whole": {"dimension": 1000, "share": 0.2},
+    "whole": {"dimension": 1000, "share": 0.2, "config": bytes(32)},
     "opened": {"minimum": 3},
     "withheld": {"scheme": "dphe", "minimum_per_position": 2},
 }

@@ -81,14 +81,14 @@ class LocalFederation:
         config: dict[str, ConfigValue] = {
             "role": "key-generator",
             "home": str(self.home(KEY_GENERATOR)),
-            "members": str(self.folder / "members.toml"),
+            "members-file": str(self.folder / "members.toml"),
             "insecure": self.insecure,
         }
         return NodeSpec(GENERATOR_NODE, config)
 
     def loopback(self, nodes: Sequence[NodeSpec] | None = None, **others: Any) -> Loopback:
         """Return all nodes over loopback, not started yet."""
-        everyone = [self.generator_node(), *map(self.node, self.members.owners)] if nodes is None else nodes
+        everyone = [self.generator_node(), *map(self.node, self.members.names)] if nodes is None else nodes
         return Loopback(APP, everyone, self.folder / "flower", **others)
 
     def run_config(self, **settings: ConfigValue) -> dict[str, ConfigValue]:
@@ -96,11 +96,11 @@ class LocalFederation:
         server = self.home(AGGREGATOR)
         config: dict[str, ConfigValue] = {
             "home": str(server),
-            "members": str(self.folder / "members.toml"),
+            "members-file": str(self.folder / "members.toml"),
             "public": str(server / "public.npz"),
             "validation": str(server / "validation.npz"),
             "out": str(self.out),
-            "users": len(self.members.owners),
+            "members": len(self.members.names),
             "insecure": self.insecure,
         }
         return config | {name.replace("_", "-"): value for name, value in settings.items()}

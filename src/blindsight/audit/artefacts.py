@@ -19,7 +19,7 @@ from blindsight.search.gallery import gallery_file, refuse_older
 from blindsight.sift import fitted
 
 _MODEL, _NETWORK = "model.npz", "network.npz"
-_MADE_BY = "`blindsight learn encrypted`, `learn network`, `learn selective`, `search build` or `sift fit`"
+_MADE_BY = "`blindsight learn classifier`, `learn network`, `learn selective`, `search build` or `sift fit`"
 
 
 def audit_artefact(
@@ -67,7 +67,7 @@ def recognise(path: AnyPath) -> Target:
     if (path / _MODEL).exists():
         raise InputError(
             f"{path} holds a model without {ABOUT_RUN}, which says how it was learned: it is of clusters "
-            "or of another version. Learn it again by `blindsight learn encrypted`."
+            "or of another version. Learn it again by `blindsight learn classifier`."
         )
     if (path / _NETWORK).exists():
         raise InputError(

@@ -369,15 +369,20 @@ def linear_trainer(
 def federated_trainer(
     protocol: Mapping[str, Any], *, owners: int, public: tuple[Rows, Rows], classes: ArrayLike
 ) -> Trainer:
-    """Return a trainer that replays a run of `learn encrypted`: rounds, sparsity and noise of the `protocol`.
+    """Return a trainer that replays a run of `learn classifier`: rounds, sparsity and noise of the `protocol`.
 
     Rows are dealt out to so many owners. Sums are added up in the clear, as every scheme leads to the same model.
     """
-    from blindsight.learn.estimators import FederatedClassifier
+    from blindsight.learn.classifier import FederatedClassifier
+    from blindsight.rounds import Privacy, Sums
+
+    sums = Sums.sending("plain", sparsity=protocol["sparsity"])
+    privacy = Privacy(**protocol["privacy"]) if "privacy" in protocol else None
+    rounds, known = protocol["rounds"], np.asarray(classes)
 
     def fitted(X: Rows, y: Rows, seed: int) -> Scorer:
         parts = np.array_split(science(seed).permutation(len(X)), owners)
-        learner = FederatedClassifier("plain", classes=np.asarray(classes), random_state=seed, **protocol)
+        learner = FederatedClassifier(sums, rounds=rounds, privacy=privacy, classes=known, random_state=seed)
         learner.fit([(X[part], y[part]) for part in parts], public=public)
         return margin_fit(learner.model_)
 

@@ -37,15 +37,15 @@ from blindsight.data.dataset import Dataset
 from blindsight.data.features import Standardiser, reading_side
 from blindsight.data.partition import Division
 from blindsight.data.pixels import PixelFeatures
-from blindsight.data.study import Sites, Study, divide
+from blindsight.data.sites import Sites, Study, divide
 from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, MessageError
 from blindsight.files import cache_folder
 from blindsight.learn.linear import LARGEST_WEIGHT
 from blindsight.learn.model import Classes, LinearModel
 from blindsight.learn.recording import RecordedRound
-from blindsight.learn.rounds import fraction_bits
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
+from blindsight.rounds.task import fraction_bits
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.sift import LinearSift
 from blindsight.statement import PrivacyStatement
@@ -58,7 +58,7 @@ from blindsight.sums.terms import AGGREGATOR
 _FALSE_ALARM = 0.01
 
 HOW_TO_RECORD = (
-    "this run has no recorded round, so its updates cannot be attacked: learn again with `blindsight learn encrypted "
+    "this run has no recorded round, so its updates cannot be attacked: learn again with `blindsight learn classifier "
     "--record`."
 )
 
@@ -75,7 +75,7 @@ _PROBES = 24
 
 @dataclass(frozen=True, eq=False)
 class RebuiltRun:
-    """What `learn encrypted` wrote: the model, and a recorded round if there is one; data are read when asked for.
+    """What `learn classifier` wrote: the model, and a recorded round if there is one; data are read when asked for.
 
     `noise` is the plan of the noise inside its sums, with the delta at which it was stated.
     """
@@ -136,7 +136,7 @@ class RebuiltRun:
         path = None if about["path"] is None else Path(about["path"])
         asked = {"path": path, "count": about["count"], "random_state": about["seed"], "progress": self.progress}
         with moved_pictures():
-            return load(about["data"], **asked)
+            return load(str(about["data"]), **asked)
 
     @cached_property
     def division(self) -> Division:

@@ -50,7 +50,7 @@ from blindsight.audit.recovery import RECOVERED
 from blindsight.crypto.wire import decode
 from blindsight.data import load
 from blindsight.data.dataset import Dataset
-from blindsight.data.study import Sites, divide
+from blindsight.data.sites import Sites, divide
 from blindsight.errors import CorruptFileError, DataError, InputError
 from blindsight.extras import to_batch
 from blindsight.files import AnyPath, cache_folder, read_arrays, write_arrays
@@ -518,7 +518,7 @@ class SelectiveRun:
         path = None if about["path"] is None else Path(about["path"])
         asked = {"path": path, "count": about["count"], "random_state": about["seed"], "progress": self.progress}
         with moved_pictures():
-            return load(about["data"], **asked)
+            return load(str(about["data"]), **asked)
 
     @cached_property
     def server(self) -> Server:

@@ -17,32 +17,37 @@ from blindsight.cli.options import (
     table,
     tell_skipped,
     terminal_progress,
+    to_delta,
+    to_features,
     to_file,
     to_folder,
+    to_positive,
     write_json,
 )
-from blindsight.errors import InputError
-from blindsight.files import as_path, atomic_writer, cache_folder, storage_errors
+from blindsight.errors import InputError, StorageError
+from blindsight.files import as_path, atomic_writer, cache_folder, free_memory, storage_errors, write_together
 
 if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands should not wait for
     from collections.abc import Mapping, Sequence
 
     from blindsight.data import Dataset
     from blindsight.data.partition import Division, Sharing
-    from blindsight.data.study import Sites, Study
-    from blindsight.learn.comparison import Choice
-    from blindsight.learn.estimators import FederatedClassifier
+    from blindsight.data.sites import Sites, Study
+    from blindsight.learn.classifier import FederatedClassifier
     from blindsight.learn.model import PictureModel, Pictures
-    from blindsight.learn.rounds import OnRound, RoundReport
     from blindsight.progress import Progress
+    from blindsight.rounds import Privacy, RoundReport, Sums
+    from blindsight.rounds.run import OnRound
     from blindsight.selective.codec import Vector
     from blindsight.selective.study import SharingResult
     from blindsight.selective.timeline import Photos
     from blindsight.sums.engine import Cost
+    from blindsight.sums.scheme import Choice
 
 app = group("learn", "Train together without seeing each other's data or updates.")
 
 _SHOWN = ("centralised", "never updated", "local only", "selective sharing", "FedAvg, equal uploads")
+_BYTES_PER_SCORE = 48  # of an owner's memory while it learns, for every picture and class
 _COLUMNS = ("round", "score", "sparsity", "kB/owner", "training s", "owners s", "aggregator s", "key generator s")
 
 
@@ -77,14 +82,14 @@ class Own:
 
     def sites(self, collected: Collected, sharing: str | None = None) -> "Sites | None":
         """Return where the owners' own pictures lie, or None where they share one collection out."""
-        from blindsight.data.study import Sites
-        from blindsight.learn.owners import name_owners
+        from blindsight.data.sites import Sites, name_members
 
         if not self.owner:
             if self.public or self.test:
                 raise InputError(
                     "--public and --test belong to owners with pictures of their own: name them by --owner."
                 )
+            collected.check()
             return None
         if collected.data or collected.path or collected.count or sharing:
             raise InputError(
@@ -95,7 +100,7 @@ class Own:
             raise InputError(f"--owner is NAME=PATH, once for each name; got {', '.join(self.owner)}.")
         if self.public is None:
             raise InputError("owners need public pictures that say what the classes are. Name them by --public.")
-        name_owners(named)
+        name_members(named)
         places = {name: as_path(path).absolute() for name, path in named.items()}
         for place in (*places.values(), self.public, *([self.test] if self.test else [])):
             with storage_errors("read", place):
@@ -114,7 +119,7 @@ own = grouped(
 
 
 @dataclass(frozen=True)
-class Sums:
+class Adding:
     """How updates are added up."""
 
     rounds: int
@@ -123,21 +128,31 @@ class Sums:
     keys: str
     sparsity: float | None
 
-    def check(self) -> "Choice":
-        from blindsight.crypto.paillier import check_key_bits, check_keys
-        from blindsight.learn.comparison import choose_scheme
+    def choice(self) -> "Choice":
+        """Return the scheme and the reason for it."""
+        from blindsight.sums.scheme import choose_scheme
 
-        choice = choose_scheme(self.scheme)
+        return choose_scheme(self.scheme)
+
+    def sums(self, minimum_per_position: int | None = None) -> "Sums":
+        """Return them for the library."""
+        from blindsight.crypto.paillier import check_key_bits, check_keys
+        from blindsight.rounds import Sums
+
         check_key_bits(self.key_bits)
         check_keys(self.keys)
-        if self.sparsity is not None and not 0 <= self.sparsity < 1:
-            raise InputError(f"sparsity must be in [0, 1); got {self.sparsity}.")
-        return choice
+        return Sums.sending(
+            self.choice().scheme,
+            sparsity=self.sparsity,
+            key_bits=self.key_bits,
+            keys=self.keys,
+            minimum_per_position=minimum_per_position,
+        )
 
 
-sums = grouped(
-    "sums",
-    Sums,
+adding = grouped(
+    "adding",
+    Adding,
     options.rounds,
     options.scheme,
     options.key_bits,
@@ -152,10 +167,24 @@ class Proof:
 
     epsilon: float | None
     delta: float | None
-    unit: Literal["record", "owner"] | None
+    unit: Literal["record", "member"] | None
     clip: float | None
     colluders: int | None
     drop_outs: int | None
+
+    def privacy(self) -> "Privacy | None":
+        """Return it for the library; None without epsilon."""
+        from blindsight.rounds import Privacy
+
+        named = {name: value for name, value in vars(self).items() if value is not None}
+        if self.epsilon is None:
+            if named:
+                raise InputError(f"--{next(iter(named)).replace('_', '-')} goes with --epsilon. Name both, or neither.")
+            return None
+        for name in ("delta", "unit"):
+            if name not in named:
+                raise InputError(f"--epsilon needs --{name}, which has no default.")
+        return Privacy(**named)
 
 
 proof = grouped(
@@ -164,11 +193,14 @@ proof = grouped(
     option(
         "--epsilon",
         type=float,
+        check=to_positive,
         help="Prove this much of all rounds, by noise inside the sums; needs --delta and --unit.",
     ),
-    option("--delta", type=float, help="Of epsilon; below one over the number of records."),
-    option("--unit", choices=("record", "owner"), help="What epsilon protects."),
-    option("--clip", type=float, help="Longest gradient of a record (default 1), or update of an owner."),
+    option("--delta", type=float, check=to_delta, help="Of epsilon; below one over the number of records."),
+    option("--unit", choices=("record", "member"), help="What epsilon protects."),
+    option(
+        "--clip", type=float, check=to_positive, help="Longest gradient of a record (default 1), or update of a member."
+    ),
     option(
         "--colluders",
         type=int,
@@ -182,11 +214,11 @@ recorded = flag("--record", help="Keep what the server received, for `blindsight
 attributes = option("--attributes", default="", help="Learn these attributes instead of the classes.")
 
 
-@command(app, "encrypted", example="learn encrypted --owner north=DIR --owner east=DIR --owner west=DIR --public DIR")
+@command(app, "classifier", example="learn classifier --owner north=DIR --owner east=DIR --owner west=DIR --public DIR")
 @collected
 @own
 @seen
-@sums
+@adding
 @attributes
 @option(
     "--sharing",
@@ -200,16 +232,20 @@ attributes = option("--attributes", default="", help="Learn these attributes ins
     min=1,
 )
 @proof
-@option("--ledger", type=Path, help="Ledger that is charged with epsilon before anything is learned.")
+@option("--ledger", type=Path, check=to_file, help="Ledger that is charged with epsilon before anything is learned.")
 @flag("--compare", help="Also measure in the report what a round costs with every other scheme.")
 @options.model_folder("out/learn")
 @options.resume
-@flag("--record", help="Keep one round with every update in the clear, for `blindsight audit`.")
-def learn_encrypted(
+@flag(
+    "--record",
+    help="Keep one round with every update in the clear: for `blindsight audit`, and a picture in the report.",
+)
+@options.check_only
+def learn_classifier(
     collected: Collected,
     own: Own,
     seen: Seen,
-    sums: Sums,
+    adding: Adding,
     proof: Proof,
     attributes: str,
     sharing: Literal["equal", "by-class", "by-person"] | None,
@@ -219,58 +255,69 @@ def learn_encrypted(
     out: Path,
     resume: bool,
     record: bool,
+    check: bool,
 ) -> None:
     """Train one linear classifier from several owners by encrypted rounds; write model, statement and report.
 
     The owners share one collection out (--data, --path, --owners), or each brings its own:
-    blindsight learn encrypted --owner north=DIR --owner east=DIR --owner west=DIR --public DIR
+    blindsight learn classifier --owner north=DIR --owner east=DIR --owner west=DIR --public DIR
     """
     from blindsight.dp.ledger import Ledger
-    from blindsight.learn.estimators import FederatedClassifier
+    from blindsight.learn.classifier import FederatedClassifier
+    from blindsight.rounds import RoundReport
 
-    choice, sites = sums.check(), own.sites(collected, sharing)
+    sites, privacy = own.sites(collected, sharing), proof.privacy()
+    if privacy is not None and (record or resume):
+        raise InputError("with --epsilon there is no checkpoint (--resume) and no recorded round (--record).")
     learner = FederatedClassifier(
-        **vars(sums),
-        **vars(proof),
-        minimum_per_position=minimum_per_position,
-        random_state=collected.seed,
-        record=record or proof.epsilon is None,
+        adding.sums(minimum_per_position), rounds=adding.rounds, privacy=privacy, random_state=collected.seed
     )
     data, owners = collected.name, collected.owners
     if sites is not None:
         data, owners = "own pictures", len(sites.owners)
-    learner.check(owners)
+    learner.check()
+    if privacy is not None:  # of as small a model as there is, to see whether these members can give it
+        privacy.plan(members=owners, dimension=1, rounds=adding.rounds, records=1, scheme=adding.choice().scheme)
+    charged = None if ledger is None else Ledger(ledger)
+    options.end_check(check)
     study, pictures = _study(collected, seen, attributes, sharing, sites)
+    _check_memory(study)
     learner.set_params(multilabel=study.multilabel, classes=study.classes)
     described = collected.to_dict() | asdict(seen) | {"data": data, "owners": owners, "attributes": attributes}
-    described |= {"sharing": sharing, "scheme": sums.scheme} | ({} if sites is None else {"sites": asdict(sites)})
-    noise = {} if proof.epsilon is None else asdict(proof)
-    described["protocol"] = {"rounds": sums.rounds, "sparsity": sums.sparsity} | noise
+    described |= {"sharing": sharing, "scheme": adding.scheme} | ({} if sites is None else {"sites": asdict(sites)})
+    described["protocol"] = {"rounds": adding.rounds, "sparsity": adding.sparsity}
+    if privacy is not None:
+        described["protocol"]["privacy"] = asdict(privacy)
     write_json(out / "run.json", {"schema": "blindsight/run", "version": 1} | described)
-    title = f"Learning {data} from {owners} owners by {sums.scheme}"
+    title, played = f"Learning {data} from {owners} owners by {adding.scheme}", list[RoundReport]()
     learner.fit(
         study.owners,
         public=study.public,
         validation=study.test,
-        ledger=None if ledger is None else Ledger(ledger),
+        ledger=charged,
         scope=data,
         checkpoint=out / "checkpoint" if resume else None,
-        on_round=_told_and_kept(out, LiveTable(title, _COLUMNS)),
+        record=record,
+        on_round=_told_and_kept(out, LiveTable(title, _COLUMNS), played),
     )
-    write_json(out / "history.json", [report.to_dict() for report in learner.history_])
-    learner.model_.save(out / "model.npz")
-    if pictures is not None:
-        pictures.save(out / "pictures.npz")
-    write_json(out / "statement.json", learner.statement_.to_dict())
-    if learner.noise_ is not None:
-        write_json(out / "noise.json", learner.noise_.to_dict() | {"delta": proof.delta})
-    if record and learner.recorded_ is not None:
-        learner.recorded_.save(out / "recorded-round.npz")
-    if learner.views_ or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report
-        _write_report(out, data, learner, owners, compare)
+
+    def write(folder: Path) -> None:
+        write_json(folder / "history.json", [report.to_dict() for report in learner.history_])
+        learner.model_.save(folder / "model.npz")
+        if pictures is not None:
+            pictures.save(folder / "pictures.npz")
+        write_json(folder / "statement.json", learner.statement_.to_dict())
+        if learner.noise_ is not None:
+            write_json(folder / "noise.json", learner.noise_.to_dict() | {"delta": proof.delta})
+        if learner.recorded_ is not None:
+            learner.recorded_.save(folder / "recorded-round.npz")
+
+    write_together(out, write)
+    if played or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report
+        _write_report(out, data, learner, owners, adding, compare)
     before, final = learner.public_score_ or 0.0, learner.history_[-1].score or 0.0
     lines = [
-        f"\nScheme {choice}.",
+        f"\nScheme {adding.choice()}.",
         f"From {before:.1%} (public data) to {final:.1%} in {len(learner.history_)} rounds.",
     ]
     if final <= before and seen.features == "pixels" and pictures is not None:
@@ -292,11 +339,11 @@ def learn_encrypted(
 @own
 @option("--model", required=True, help="Your torch module, as in net.py:Net; called with the number of classes.")
 @option("--side", default=32, help="With --owner: size at which pictures are read.", min=8)
-@option("--epsilon", type=float, help="Prove this much of the run; needs --delta and --unit.")
-@option("--delta", type=float, help="Of epsilon; below one over the number of pictures.")
+@option("--epsilon", type=float, check=to_positive, help="Prove this much of the run; needs --delta and --unit.")
+@option("--delta", type=float, check=to_delta, help="Of epsilon; below one over the number of pictures.")
 @option("--unit", choices=("record", "participant"), help="What epsilon protects.")
 @option("--share", default=0.1, help="Fraction of the parameters in an upload.")
-@option("--clip", type=float, help="Longest gradient or upload; default: by the public pictures.")
+@option("--clip", type=float, check=to_positive, help="Longest gradient or upload; default: by the public pictures.")
 @option("--batch-size", type=int, help="Pictures of an upload; default: from epsilon.", min=1)
 @option("--local-steps", type=int, help="Passes over them; default: 5.", min=1)
 @option("--learning-rate", type=float, help="Default: by the optimiser and epsilon.")
@@ -306,7 +353,10 @@ def learn_encrypted(
 @options.hidden_scheme
 @recorded
 @options.model_folder("out/network")
-def learn_network(collected: Collected, own: Own, model: str, side: int, record: bool, out: Path, **how: Any) -> None:
+@options.check_only
+def learn_network(
+    collected: Collected, own: Own, model: str, side: int, record: bool, out: Path, check: bool, **how: Any
+) -> None:
     """Train your own torch module from several owners' pictures, with (epsilon, delta); write model and statement.
 
     blindsight learn network --model net.py:Net --owner north=DIR --owner east=DIR --owner west=DIR --public DIR
@@ -322,6 +372,7 @@ def learn_network(collected: Collected, own: Own, model: str, side: int, record:
     learner.check()
     make = module_maker(model)
     sites = own.sites(collected)
+    options.end_check(check)
     with terminal_progress() as progress:
         dataset, division = _divided(collected, sites, progress, side=side)
     if dataset.images is None or dataset.labels is None:
@@ -337,14 +388,19 @@ def learn_network(collected: Collected, own: Own, model: str, side: int, record:
     place, _, name = model.rpartition(":")
     source, (height, width) = f"{as_path(place).absolute()}:{name}", dataset.images.shape[1:3]
     kept = replace(learner.model_, side=height if height == width else None, source=source)
-    kept.save(out / "network.npz")
-    write_json(out / "statement.json", learner.statement_.to_dict())
     asked = {name: value for name, value in learner.get_params(deep=False).items() if name != "module"}
     described = collected.to_dict() | {"model": source, "network": asked}
     if sites is not None:
         described |= {"data": "own pictures", "owners": len(sites.owners), "sites": asdict(sites), "side": side}
     photos = {name: Photos(dataset.images[rows], dataset.labels[rows]) for name, rows in division.by_owner.items()}
-    _keep_run(out, learner.initial_, described, messages if record else None, photos)
+
+    def write(folder: Path) -> None:
+        kept.save(folder / "network.npz")
+        write_json(folder / "statement.json", learner.statement_.to_dict())
+        _keep_run(folder, learner.initial_, described, messages if record else None, photos)
+
+    _forget_view(out)
+    write_together(out, write)
     document = {"model": str(out / "network.npz"), "public_score": learner.public_score_, "score": learner.score_}
     show(
         document | {"plan": asdict(learner.plan_), "statement": learner.statement_.to_dict()},
@@ -357,7 +413,7 @@ def learn_network(collected: Collected, own: Own, model: str, side: int, record:
 
 
 @command(app, "predict", example="learn predict out/learn photos")
-@argument("run", "Folder that `learn encrypted` or `learn network` wrote.", type=Path)
+@argument("run", "Folder that `learn classifier` or `learn network` wrote.", type=Path)
 @argument("pictures", "Folder of pictures, at any depth; their folders' names are not used.", type=Path)
 @option("--out", type=Path, help="Write the answers as a table (.csv) as well.", check=to_file)
 def learn_predict(run: Path, pictures: Path, out: Path | None) -> None:
@@ -371,6 +427,7 @@ def learn_predict(run: Path, pictures: Path, out: Path | None) -> None:
         model: NetworkModel | PictureModel = NetworkModel.load(run / "network.npz")
     else:
         model = load_model(run)
+        to_features(model.pictures.features)
     several = model.answers if model.multilabel else ()
     with terminal_progress() as progress:
         found = tell_skipped(load("folder", path=pictures, size=model.side, keep_copies=True, progress=progress))
@@ -392,21 +449,26 @@ def learn_predict(run: Path, pictures: Path, out: Path | None) -> None:
 @command(app, "cluster", example="learn cluster --data digits --owners 5 --clusters 10")
 @collected
 @seen
-@sums
+@adding
 @option("--clusters", type=int, help="How many; default: the classes.", min=2)
 @options.model_folder("out/cluster")
 @options.resume
-def learn_clusters(collected: Collected, seen: Seen, sums: Sums, clusters: int | None, out: Path, resume: bool) -> None:
+@options.check_only
+def learn_clusters(
+    collected: Collected, seen: Seen, adding: Adding, clusters: int | None, out: Path, resume: bool, check: bool
+) -> None:
     """Find clusters in several owners' pictures by encrypted rounds; classes, where known, only judge the result."""
-    from blindsight.learn.estimators import FederatedKMeans
+    from blindsight.learn.kmeans import FederatedKMeans
 
-    choice = sums.check()
+    sums = adding.sums()
+    collected.check()
+    options.end_check(check)
     study, _ = _study(collected, seen)
     if clusters is None and study.multilabel:
         raise InputError(f"{collected.name} has attributes and no classes: say how many clusters to find (--clusters).")
     many = clusters or len(study.answers)
-    learner = FederatedKMeans(**vars(sums), n_clusters=many, random_state=collected.seed)
-    live = LiveTable(f"Clustering {collected.name} from {collected.owners} owners by {sums.scheme}", _COLUMNS)
+    learner = FederatedKMeans(many, sums, rounds=adding.rounds, random_state=collected.seed)
+    live = LiveTable(f"Clustering {collected.name} from {collected.owners} owners by {adding.scheme}", _COLUMNS)
     learner.fit(
         {name: pair[0] for name, pair in study.owners.items()},
         public=study.public[0],
@@ -414,14 +476,18 @@ def learn_clusters(collected: Collected, seen: Seen, sums: Sums, clusters: int |
         checkpoint=out / "checkpoint" if resume else None,
         on_round=lambda report: live.row(_cells(report)),
     )
-    learner.model_.save(out / "model.npz")
-    write_json(out / "statement.json", learner.statement_.to_dict())
+
+    def write(folder: Path) -> None:
+        learner.model_.save(folder / "model.npz")
+        write_json(folder / "statement.json", learner.statement_.to_dict())
+
+    write_together(out, write)
     score = learner.history_[-1].score
     found = "" if score is None else f"Adjusted mutual information with the classes: {score:.3f}."
     show(
         {"model": str(out / "model.npz"), "score": score}
         | {"history": [report.to_dict() for report in learner.history_], "statement": learner.statement_.to_dict()},
-        f"\nScheme {choice}.",
+        f"\nScheme {adding.choice()}.",
         found,
         learner.statement_.headline(),
         f"Model and statement are in {out}.",
@@ -431,8 +497,8 @@ def learn_clusters(collected: Collected, seen: Seen, sums: Sums, clusters: int |
 @command(app, "compare", example="learn compare --data digits --epsilon 1 --delta 1e-5")
 @collected
 @seen
-@option("--epsilon", type=float, required=True, help="What PRR10 and RA12 claim to spend.")
-@option("--delta", type=float, required=True, help="Their delta.")
+@option("--epsilon", type=float, required=True, check=to_positive, help="What PRR10 and RA12 claim to spend.")
+@option("--delta", type=float, required=True, check=to_delta, help="Their delta.")
 @attributes
 @options.rounds
 @options.key_bits
@@ -448,14 +514,10 @@ def learn_compare(
     sparsity: float | None,
 ) -> None:
     """Learn the same data by every installed scheme and every baseline: accuracy, cost and privacy side by side."""
-    from blindsight.dp.accounting import check_positive
     from blindsight.learn.comparison import contest
 
-    check_positive("epsilon", epsilon)
-    if not 0 < delta < 1:
-        raise InputError(f"delta must be in (0, 1); got {delta}.")
     asked: dict[str, Any] = {"rounds": rounds, "key_bits": key_bits, "sparsity": sparsity}
-    Sums(scheme="plain", keys="subgroup", **asked).check()
+    Adding(scheme="dphe", keys="subgroup", **asked).sums()
     study, _ = _study(collected, seen, attributes)
     with terminal_progress() as progress:
         rows = contest(study, epsilon=epsilon, delta=delta, **asked, random_state=collected.seed, progress=progress)
@@ -534,6 +596,7 @@ training = grouped(
 @option(
     "--features",
     default="pixels",
+    check=lambda kind: kind if kind.startswith("vgg16:") else to_features(kind),
     help="Of a head: pixels, embedding, thumbnail, a path of an ONNX model or vgg16:WEIGHTS.",
 )
 @options.components(64)
@@ -604,6 +667,7 @@ def learn_selective(
     result = studies.SharingResult.of(study, asked, record=messages.append if record else forget, on_day=show_day)
     described = {"features": features, "components": components, "training": asdict(trained), "plan": planned}
     described |= collected.to_dict() | {"sharing": asdict(asked)}
+    _forget_view(out)
     _keep_run(out, study.initial, described, messages if record else None, study.photos)
     _show_sharing(result, out, collected.name, seed)
 
@@ -615,23 +679,30 @@ def _keep_run(
     messages: list[bytes] | None,
     photos: "Mapping[str, Photos]",
 ) -> None:
-    """Write how a run was asked and what its server received, for audits; a recording of an earlier run goes."""
+    """Write how a run was asked and what its server received, for audits."""
     from blindsight.audit.selective_audit import ABOUT_SELECTIVE, VIEW, Recording, about_run
 
     write_json(out / ABOUT_SELECTIVE, about_run(initial, **described))
-    if messages is None:
-        (out / VIEW).unlink(missing_ok=True)
-    else:
+    if messages is not None:
         Recording.of(messages, photos).save(out / VIEW)
 
 
-def _told_and_kept(out: Path, live: LiveTable) -> "OnRound":
-    reports: list[RoundReport] = []
+def _forget_view(out: Path) -> None:
+    """Remove what the server of an earlier run received."""
+    from blindsight.audit.selective_audit import VIEW
 
+    with storage_errors("remove", out / VIEW):
+        (out / VIEW).unlink(missing_ok=True)
+
+
+def _told_and_kept(out: Path, live: LiveTable, reports: "list[RoundReport]") -> "OnRound":
     def after_round(report: "RoundReport") -> None:
         reports.append(report)
         if len(reports) == report.round:  # of a resumed run the rounds before are known only when it ends
-            write_json(out / "history.json", [one.to_dict() for one in reports])
+            try:
+                write_json(out / "history.json", [one.to_dict() for one in reports])
+            except StorageError as error:
+                options.warn(f"{error} Learning goes on.")
         live.row(_cells(report))
 
     return after_round
@@ -647,7 +718,7 @@ def _study(
     """Return everybody's features, and how pictures become such, unless they came ready-made."""
     from blindsight.data import pipeline
     from blindsight.data.features import reading_side
-    from blindsight.data.study import Study
+    from blindsight.data.sites import Study
     from blindsight.learn.model import Pictures
 
     made = pipeline(seen.features, components=seen.components, random_state=collected.seed)
@@ -662,6 +733,17 @@ def _study(
     return study, Pictures(seen.features, made, study.answers, height if height == width else None)
 
 
+def _check_memory(study: "Study") -> None:
+    """Refuse to learn more classes from more pictures than fit into memory, where the process would be killed."""
+    rows, classes = max(len(X) for X, _ in (study.public, *study.owners.values())), len(study.answers)
+    needed, free = _BYTES_PER_SCORE * rows * classes, free_memory()
+    if needed > free:
+        raise InputError(
+            f"{classes:,} classes in {rows:,} pictures of one owner take about {needed / 1e9:.0f} GB of memory; "
+            f"{free / 1e9:.0f} GB are free. Learn fewer classes, or from fewer pictures (-n)."
+        )
+
+
 def _divided(
     collected: Collected,
     sites: "Sites | None",
@@ -672,7 +754,7 @@ def _divided(
     sharing: "Sharing | None" = None,
 ) -> "tuple[Dataset, Division]":
     """Return all pictures and whose are whose: shared out, or the owners' own."""
-    from blindsight.data.study import divide
+    from blindsight.data.sites import divide
 
     if sites is not None:
         dataset, division = sites.read(attributes, side=side, random_state=collected.seed, progress=progress)
@@ -694,13 +776,15 @@ def _cells(report: "RoundReport") -> tuple[str, ...]:
     return (
         str(report.round),
         "-" if report.score is None else f"{report.score:.3f}",
-        f"{report.sparsity:.1%}",
+        "-" if report.sparsity is None else f"{report.sparsity:.1%}",
         f"{report.sent['members'] / max(len(report.contributors), 1) / 1e3:.1f}",
         *(f"{report.seconds[role]:.2f}" for role in ("training", "members", "aggregator", "key generator")),
     )
 
 
-def _write_report(out: Path, data: str, learner: "FederatedClassifier", owners: int, compare: bool) -> None:
+def _write_report(
+    out: Path, data: str, learner: "FederatedClassifier", owners: int, adding: Adding, compare: bool
+) -> None:
     """Write the run's report, for its owner alone; to compare, measure what every scheme costs at this size."""
     from blindsight.report import write_report
     from blindsight.report.learning import LearningResult, learning_chapter
@@ -709,11 +793,11 @@ def _write_report(out: Path, data: str, learner: "FederatedClassifier", owners: 
     if compare:
         from blindsight.learn.comparison import round_costs
 
-        weights, key_bits = learner.model_.weights.size, learner.key_bits
+        weights, sparsity = learner.model_.weights.size, adding.sparsity
         with terminal_progress() as progress:
-            costs = round_costs(weights, owners, sparsity=learner.sparsity, key_bits=key_bits, progress=progress)
+            costs = round_costs(weights, owners, sparsity=sparsity, key_bits=adding.key_bits, progress=progress)
     chapter = learning_chapter(LearningResult.of(learner, owners=owners, costs=costs))
-    facts = {"Command": "blindsight learn encrypted", "Data": data, "Seed": str(learner.random_state)}
+    facts = {"Command": "blindsight learn classifier", "Data": data, "Seed": str(learner.random_state)}
     write_report(out / "report.html", f"Learning {data} together", [chapter], facts=facts, private=True)
 
 

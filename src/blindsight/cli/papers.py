@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from blindsight.cli import options
 from blindsight.cli.audit import fail_on_option, show_audit
 from blindsight.cli.command import argument, command, group, option
-from blindsight.cli.options import show, split_names, split_numbers, table, terminal_progress
+from blindsight.cli.options import show, split_names, split_numbers, table, terminal_progress, to_features
 from blindsight.cli.search import described, load_source, source_of
 from blindsight.cli.sift import Asked, Collected, Judged, Seen, asked, collected, judged, load_labelled, seen
 from blindsight.errors import InputError
@@ -86,6 +86,7 @@ def claims(minutes: float, out: Path, fail_on: Literal["refuted", "leak"] | None
 @option(
     "--features",
     default="auto",
+    check=to_features,
     help="pixels, embedding, thumbnail, an ONNX model's path, or auto: embedding for photographs.",
 )
 @option("--queries", default=200, help="How many pictures to ask with.", min=1)

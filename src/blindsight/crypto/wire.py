@@ -50,7 +50,7 @@ from typing import (
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.errors import InputError, MessageError, PrivacyError
+from blindsight.errors import InputError, MessageError, PrivacyError, VersionError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -139,7 +139,10 @@ def decode(blob: bytes, *expected: type[M], max_bytes: int = MAX_BYTES) -> M:
     for candidate in expected:
         if candidate._name == name:
             return _read_fields(candidate, body[start:])
-    raise MessageError(f"expected a message {' or '.join(t._name for t in expected)}; got {name}.")
+    known = " or ".join(candidate._name for candidate in expected)
+    if name.rpartition(".")[0] in {candidate._name.rpartition(".")[0] for candidate in expected} - {""}:
+        raise VersionError(f"{name} is of another version of Blindsight; this one reads {known}.")
+    raise MessageError(f"expected a message {known}; got {name}.")
 
 
 def announced_bytes(header: bytes, *, max_bytes: int = MAX_BYTES) -> int:

@@ -4,12 +4,12 @@ import inspect
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.data.dataset import Dataset
+from blindsight.data.dataset import Dataset, PictureDataset
 from blindsight.data.faces import faces
 from blindsight.data.published import read_caltech101, read_celeba, read_cub, read_utkface
 from blindsight.data.readers import NOT_STATED, Reading, read_csv, read_folder, some_rows
@@ -83,6 +83,34 @@ def catalogue() -> list[CatalogueEntry]:
     return list(unique.values())
 
 
+@overload
+def load(
+    name: Literal["digits", "faces", "folder", "csv"],
+    *,
+    path: str | os.PathLike[str] | None = ...,
+    cache: str | os.PathLike[str] | None = ...,
+    count: int | None = ...,
+    size: int | None = ...,
+    random_state: int = ...,
+    progress: Progress = ...,
+    **options: Any,
+) -> PictureDataset: ...
+
+
+@overload
+def load(
+    name: str,
+    *,
+    path: str | os.PathLike[str] | None = ...,
+    cache: str | os.PathLike[str] | None = ...,
+    count: int | None = ...,
+    size: int | None = ...,
+    random_state: int = ...,
+    progress: Progress = ...,
+    **options: Any,
+) -> Dataset: ...
+
+
 def load(
     name: str,
     *,
@@ -135,7 +163,7 @@ def reader_options(name: str, path: str | os.PathLike[str] | None = None) -> set
     return set() if entry is None else _options_of(entry.reader)
 
 
-def digits() -> Dataset:
+def digits() -> PictureDataset:
     """Return the 1,797 handwritten digits that scikit-learn carries: 8 x 8 grey levels, no download needed.
 
     >>> digits()
@@ -144,7 +172,7 @@ def digits() -> Dataset:
     from sklearn.datasets import load_digits
 
     bundle = load_digits()
-    return Dataset(
+    return PictureDataset(
         name="digits",
         licence="CC BY 4.0 (UCI Machine Learning Repository); the copy within scikit-learn BSD-3-Clause",
         source="Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI 1998 (test part), by scikit-learn",

@@ -23,7 +23,7 @@ from urllib.request import urlopen
 
 from blindsight.errors import InputError, PrivacyError, ServiceError
 from blindsight.extras import require
-from blindsight.federated.invite import DOOR, Admission, Certificates, Federation, Invitation
+from blindsight.federated.invite import ADMISSION, Admission, Certificates, Federation, Invitation
 from blindsight.files import atomic_writer
 
 QUIET = {
@@ -38,6 +38,8 @@ ConfigValue = str | int | float | bool
 FEDERATION_VARIABLE, APP_VARIABLE = "BLINDSIGHT_FEDERATION", "BLINDSIGHT_APP"
 CONNECTION = "federation"
 APP = Path(__file__).parent / "flower" / "app"
+OWN_APP = "blindsight"
+"""In the place of a digest: Blindsight's own app, as the installed version has it. So versions can change."""
 
 
 def superlink(host: str, port: int, *, certificates: Certificates, database: Path, secret: Path) -> list[str]:
@@ -171,6 +173,11 @@ class Operator:
 # Invited parties
 
 
+def pinned(app: str) -> str:
+    """Return the digest of the app that a party runs: Blindsight's own is that of the version installed here."""
+    return app_digest(APP) if app == OWN_APP else app
+
+
 def app_digest(folder: Path) -> str:
     """Return the SHA-256 of the bundle that Flower makes of an app, by which nodes know it."""
     build = require("flwr.cli.build", extra="federated", purpose="the digest of an app")
@@ -208,7 +215,7 @@ def serve(home: Path, *, host: str = "0.0.0.0", tell: Callable[[str], object] = 
     executor = aggregator(f"127.0.0.1:{port}", authority=certificates.authority, secret=secret)
     own = environment(home / "flower") | {FEDERATION_VARIABLE: str(home)}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that both end with this process
-    with _running(link, own) as first, _running(executor, own | {APP_VARIABLE: federation.app}) as second:
+    with _running(link, own) as first, _running(executor, own | {APP_VARIABLE: pinned(federation.app)}) as second:
         console, told = operator_of(federation), ""
         while first.poll() is None and second.poll() is None:
             try:
@@ -222,10 +229,10 @@ def serve(home: Path, *, host: str = "0.0.0.0", tell: Callable[[str], object] = 
 def run_app(home: Path, settings: Mapping[str, ConfigValue]) -> None:
     """Run Blindsight's own app in a federation that `serve` runs, show its log, and return when it has ended."""
     federation = Federation.load(home)
-    if federation.app != app_digest(APP):
+    if federation.app != OWN_APP:
         raise InputError(f"the parties of {home} were invited to another app than Blindsight's: use `flwr run`.")
     operator_of(federation)  # leaves the address for `flwr`
-    chosen = {"home": str(home), "members": str(home / "members.toml"), **settings}
+    chosen = {"home": str(home), "members-file": str(home / "members.toml"), **settings}
     command = [program("flwr"), "run", str(APP), CONNECTION, "--stream", "--run-config", configuration(chosen)]
     with _running(command, environment(home / "flower")) as process:
         process.wait()
@@ -244,11 +251,11 @@ def register_joined(home: Path, console: Operator, tell: Callable[[str], object]
             tell(f"{name} has joined.")
 
 
-def knock(invitation: Invitation, home: Path, changed: Collection[str] = ()) -> Admission:
+def request_admission(invitation: Invitation, home: Path, changed: Collection[str] = ()) -> Admission:
     """Join with an invitation, or ask again how things stand; parties in `changed` may have other keys than before."""
     trust = ssl.create_default_context(cadata=invitation.authority)
     try:
-        with urlopen(f"https://{invitation.address}{DOOR}", invitation.request(home), 30, context=trust) as answer:
+        with urlopen(f"https://{invitation.address}{ADMISSION}", invitation.request(home), 30, context=trust) as answer:
             return invitation.answered(home, answer.read(1 << 20), changed)
     except HTTPError as error:
         sentence = error.read(500).decode("utf-8", "replace")
@@ -269,7 +276,7 @@ def joined(
     until, told = time.monotonic() + seconds, ""
     while True:
         try:
-            found = knock(invitation, home, changed)
+            found = request_admission(invitation, home, changed)
             if found.registered and not found.awaited:
                 return found
             waiting = f"Waiting for {', '.join(found.awaited) or 'the SuperLink'} ..."
@@ -292,4 +299,4 @@ def start_node(invitation: Invitation, admission: Admission, home: Path, *, data
         port=port,
         node_config=admission.node_config(home, data),
     )
-    os.execve(command[0], command, environment(home / "flower") | {APP_VARIABLE: invitation.app})  # noqa: S606
+    os.execve(command[0], command, environment(home / "flower") | {APP_VARIABLE: pinned(invitation.app)})  # noqa: S606

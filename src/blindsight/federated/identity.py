@@ -37,7 +37,15 @@ from typing import Annotated, Any
 from blindsight.crypto.sealedbox import ExchangeKey, of_low_order, seal_for
 from blindsight.crypto.signing import SigningKey, verify
 from blindsight.crypto.wire import Limit, Message, Secret, decode, encode
-from blindsight.errors import BlindsightError, CorruptFileError, InputError, MessageError, PrivacyError, StorageError
+from blindsight.errors import (
+    BlindsightError,
+    CorruptFileError,
+    InputError,
+    MessageError,
+    PrivacyError,
+    StorageError,
+    VersionError,
+)
 from blindsight.files import AnyPath, as_path, storage_errors
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.sums.messages import read_state, refuse_to_overwrite, write_state
@@ -45,7 +53,7 @@ from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 IDENTITY_FILE = "identity.key"
 
-PROTOCOL = 6
+PROTOCOL = 7
 """Raised whenever a message changes its meaning: nodes of different protocols refuse each other with a sentence."""
 
 MEMBER_ROLE, GENERATOR_ROLE = "member", "key-generator"
@@ -242,8 +250,8 @@ class Members:
             raise CorruptFileError(f"{path} is no members file: {error}") from None
 
     @property
-    def owners(self) -> tuple[str, ...]:
-        """Everybody who may contribute to sums: all but the aggregator and the key generator, sorted by name."""
+    def names(self) -> tuple[str, ...]:
+        """The members of runs: all parties but the aggregator and the key generator, sorted by name."""
         return tuple(name for name in self.fingerprints if name not in (AGGREGATOR, KEY_GENERATOR))
 
     def check(self, identity: PublicIdentity) -> None:
@@ -310,20 +318,32 @@ class Handshake(Message, name="federated/handshake.1"):
     identity: bytes
 
 
+def software() -> str:
+    return version("blindsight-vision")
+
+
+def check_protocol(protocol: object, named: object) -> None:
+    """Refuse what comes from a party of another protocol, whose software is of the version `named`."""
+    if protocol != PROTOCOL:
+        theirs = f"protocol {protocol} (blindsight {named})" if isinstance(protocol, int) else "an older protocol"
+        raise VersionError(
+            f"the message comes from {theirs}; this party has protocol {PROTOCOL} (blindsight {software()}). Install "
+            "the same version of blindsight-vision at all parties, and begin another run."
+        )
+
+
 def hello(node: int, source: ByteSource = system_bytes) -> bytes:
-    return encode(Hello(PROTOCOL, version("blindsight-vision"), source(32), node))
+    return encode(Hello(PROTOCOL, software(), source(32), node))
 
 
 def answer_hello(identity: Identity, role: str, parts: tuple[bytes, ...], node: int) -> list[bytes]:
     if len(parts) != 1:
         raise MessageError("a hello has one part.")
     asked = decode(parts[0], Hello, max_bytes=4096)
-    if asked.protocol != PROTOCOL:
-        raise MessageError(
-            f"the server speaks protocol {asked.protocol} (blindsight {asked.software}), {identity.name!r} protocol "
-            f"{PROTOCOL} (blindsight {version('blindsight-vision')}). Install the same version of blindsight-vision "
-            "everywhere."
-        )
+    try:
+        check_protocol(asked.protocol, asked.software)
+    except VersionError as error:
+        raise VersionError(f"{identity.name!r} is of another version: {error}") from None
     if asked.node != node:
         raise MessageError(f"this is node {node}, and the hello is to node {asked.node}: somebody handed it on.")
     public = identity.public.to_bytes()

@@ -1,18 +1,19 @@
-"""What a node does: the handler of a member, and that of the key generator; one message in, one answer out.
+"""What a node does: a member's, and the key generator's; one message in, one answer out.
 
-A handler is made for every message from what lies in the party's key store, so a node may be killed between any two.
+A `MemberNode` or `KeyGeneratorNode` is made for every message from what lies in the party's key store, so a node may be
+killed between any two.
 
 *What a member insists on*, whatever the server proposes: the key generator whose fingerprint it was told out of band;
-its own minimum of members in a sum, also at every position of a sparse sum; one of the schemes it accepts; keys of full
-length; the run config whose digest is in the terms; and calls signed by the aggregator that the key generator vouches
-for (`sums.roles`). In a plain run nobody vouches for anybody: it follows the aggregator that set it up. And it learns
-under the `settings` with which it joined alone: what the carrier, and not the aggregator, tells its app. Members send
-them to the key generator, which sets up a run for those with the same settings: nobody is alone with its own.
+its own quorum of members in a sum, also at every position of a sparse sum; one of the schemes it accepts; keys of full
+length; the task whose digest is in the terms, under terms that carry its noise (`rounds.Task.check`); and calls signed
+by the aggregator that the key generator vouches for (`sums.roles`). In a plain run nobody vouches for anybody: it
+follows the aggregator that set it up. And it learns under the `settings` with which it joined alone: what the carrier,
+and not the aggregator, tells its app. Members send them to the key generator, which sets up a run for those with the
+same settings: nobody is alone with its own.
 
-*Nothing that it learned is lost on the way.* What did not enter a sum (it did not fit, was rounded off, clipped,
-withheld, late or lost) stays in the member's `Memory` and is sent later, as in one process (`learn.rounds`). A proposal
-is on disk before it leaves, and stays there until the signed answer of its round tells what became of it. A call to a
-round that has begun gets the same proposal again.
+*Nothing that it learned is lost on the way.* The member of a run is the same object as in one process
+(`rounds.Member`), with its memory on disk: an update is there before it leaves, and stays until the signed answer of
+its round tells what became of it. A call to a round that has begun gets the same update again.
 
 *The key generator* knows its members by fingerprint. Enrolments come to it in sealed messages that the server cannot
 make; its set-ups and refusals leave in sealed messages that the server cannot read. It opens one checked sum a round
@@ -27,11 +28,10 @@ make; its set-ups and refusals leave in sealed messages that the server cannot r
 | register (key generator) | `Registration` | sealed `Setups`, or a `RunRefusal` |
 | open (key generator) | run, sealed request | sealed answer; signed, that it has no such run |
 
-A member's set-up travels in the note of the first call to it, and is read before the call is believed: it is sealed by
-the key generator, and the terms hold the digest of the config.
+A member's set-up and the task travel in the note of the first call to it, and are read before the call is believed: the
+set-up is sealed by the key generator, and the terms hold the digest of the task.
 """
 
-import hashlib
 import hmac
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,11 +41,10 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blindsight.crypto.signing import Signed
-from blindsight.crypto.wire import Limit, Message, Secret, decode, encode
-from blindsight.errors import CorruptFileError, MessageError, PrivacyError
+from blindsight.crypto.wire import Limit, Message, decode, encode
+from blindsight.errors import MessageError, PrivacyError
 from blindsight.federated.identity import (
     GENERATOR_ROLE,
     MEMBER_ROLE,
@@ -54,38 +53,37 @@ from blindsight.federated.identity import (
     PublicIdentity,
     check_fingerprint,
 )
-from blindsight.files import atomic_writer, read_arrays, storage_errors, write_arrays
-from blindsight.learn.rounds import Memory, Proposal, finite, remembered
-from blindsight.sums import HIDING_SCHEMES, KeyGenerator, Member, Terms
+from blindsight.files import atomic_writer, pack_arrays, storage_errors, unpack_arrays
+from blindsight.rounds import MIN_MEMBERS, Member, Memory, Task, Update
+from blindsight.rounds.member import Array, member_seed
+from blindsight.rounds.run import Load
+from blindsight.sums import HIDING_SCHEMES, KeyGenerator, Terms
+from blindsight.sums import Member as MemberRole
 from blindsight.sums.dphe import layout_of
-from blindsight.sums.messages import Answer, Call, Enrolment, model_digest, read_state, write_state
+from blindsight.sums.messages import Answer, Call, Enrolment, model_digest, read_state, weights_digest, write_state
 from blindsight.sums.scheme import CONTRIBUTE
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 ENROLMENT, SETUP, REGISTRATION, FORGOTTEN = "enrolment", "set-up", "registration", "forgotten"
-SHARING = "sharing"
-"""The name, among a member's schemes, that lets it take part in selective sharing: the server reads its uploads."""
-
 STEPS = ("advertise", "share", "consistency", "unmask")
 
-Propose = Callable[[bytes, int, Memory, int], Proposal]
-"""Learn from the member's data, given the run config, the round, what it remembers, and a seed."""
+Learn = Callable[[Task, Terms, int, Memory], Update]
+"""Learn from the member's data, given the task and terms of the run, the round and the member's memory."""
 
-_MEMORY = "blindsight/member-memory.1"
 _MOST_CHARACTERS = 150
 
 
-def config_digest(config: bytes) -> bytes:
-    return hashlib.sha256(config).digest()
+def lesson(shared: Array) -> tuple[bytes, bytes]:
+    """Return what members learn from in a round: the digest of the shared model, and the model, written in one way."""
+    return weights_digest([shared]), pack_arrays({"shared": shared.astype("<f8") + 0.0})
 
 
-class Note(Message, name="federated/note.2"):
-    """What a call tells one member: its seed, signed answers that it has not seen, its sealed set-up and the config."""
+class Note(Message, name="federated/note.3"):
+    """What a call tells one member: signed answers that it has not seen, its sealed set-up and the task."""
 
-    seed: int = 0
     answers: tuple[bytes, ...] = ()
     setup: bytes = b""
-    config: bytes = b""
+    task: bytes = b""
 
 
 class Settings(Message, name="federated/settings.1"):
@@ -131,16 +129,20 @@ class _Joined(Message, name="federated/joined.2"):
 
 
 @dataclass(frozen=True)
-class MemberHandler:
-    """The handler of the member in this key store. `key_generator` is the fingerprint of the one that it trusts."""
+class MemberNode:
+    """The node of the member in this key store. `key_generator` is the fingerprint of the one that it trusts.
+
+    With `max_epsilon` it takes part in runs alone that prove an epsilon of at most this much, by noise in their sums.
+    """
 
     role: ClassVar[str] = MEMBER_ROLE
     store: KeyStore
     key_generator: str
-    minimum: int = 3
+    quorum: int = MIN_MEMBERS
     schemes: tuple[str, ...] = HIDING_SCHEMES
     insecure: bool = False
     minimum_per_position: int = 1
+    max_epsilon: float | None = None
     settings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -156,74 +158,81 @@ class MemberHandler:
             case "enrol", (terms, generator):
                 return [self._enrol(terms, generator)]
             case _, (run, message) if kind in STEPS:
-                member, _, _ = self._called(_text(run), kind, message)
-                return [member.answer(message)]
+                role, _ = self._called(_text(run), kind, message)
+                return [role.answer(message)]
         raise MessageError(f"a member does not know what to do with {kind!r} of {len(parts)} parts.")
 
-    def contribute(self, parts: Sequence[bytes], propose: Propose) -> bytes:
+    def learn(self, parts: Sequence[bytes], load: Load) -> bytes:
+        """Do a member's part of a round of a task that needs no app: learn from what `load` returns."""
+        if len(parts) != 4:
+            raise MessageError("a call to learn has four parts.")
+
+        def update(task: Task, terms: Terms, round: int, memory: Memory) -> Update:
+            shared = unpack_arrays(parts[3]).get("shared", np.full(1, np.nan))
+            if shared.dtype.kind != "f" or not np.isfinite(shared).all() or lesson(shared) != (parts[2], parts[3]):
+                raise MessageError("the shared model is not finite, or not the one that the call is for.")
+            seed = member_seed(task.seed, round, terms.members.index(self.name))
+            return task.learner().update(_fitting(load(), task), shared, memory, seed)
+
+        return self.contribute(parts, update)
+
+    def contribute(self, parts: Sequence[bytes], learn: Learn) -> bytes:
         """Settle what is pending, learn, and return the signed reply to a call (its parts: see the module)."""
         if len(parts) < 2:
             raise MessageError("a call to contribute has two parts at least.")
         run = _text(parts[0])
-        member, call, note = self._called(run, CONTRIBUTE, parts[1])
+        role, call = self._called(run, CONTRIBUTE, parts[1])
         self._check_settings(run)
         if not hmac.compare_digest(model_digest(parts[2:]), call.model):
             raise MessageError("the aggregator has signed another model, or other parts beside it.")
         if not hmac.compare_digest(model_digest(parts[2:3]), call.base):
             raise MessageError("the aggregator says that it is another model that is learned from.")
-        config, memory = self.config(run), self.memory(member.terms)
-        proposal = memory.proposal(
-            call.round, lambda held: self._proposed(member.terms, propose(config, call.round, held, note.seed))
-        )
-        return member.answer(parts[1], member.terms.integers(memory.clipped(proposal, call.round)))
+        task, terms = self.task(run), role.terms
+        self._check_task(task, terms, call.round)
+        member = self.member(terms)
+        return role.answer(parts[1], member.contribute(call.round, lambda held: learn(task, terms, call.round, held)))
 
-    def member(self, run: str) -> Member:
+    def sum_role(self, run: str) -> MemberRole:
+        """Return this member's role in the sums of a run."""
         self._joined(run)
-        return Member.load(self._path(run))
+        return MemberRole.load(self._path(run))
 
-    def memory(self, terms: Terms) -> "MemberMemory":
-        return MemberMemory(self.store.folder(terms.run) / "memory.npz", terms)
+    def member(self, terms: Terms) -> Member:
+        """Return this member of a run, with its memory."""
+        return Member(self.name, terms, path=self.store.folder(terms.run) / "memory.npz")
 
-    def config(self, run: str) -> bytes:
-        path = self.store.folder(run) / "config"
+    def task(self, run: str) -> Task:
+        path = self.store.folder(run) / "task"
         if not path.exists():
             raise MessageError(f"{self.name!r} is not set up yet for the run {run!r}.")
         with storage_errors("read", path):
-            return path.read_bytes()
+            return Task.from_bytes(path.read_bytes())
 
-    def _called(self, run: str, kind: str, message: bytes) -> tuple[Member, Call, Note]:
-        """Return the role, and a call that it would answer, with the note in it; what the note tells is taken in."""
+    def _called(self, run: str, kind: str, message: bytes) -> tuple[MemberRole, Call]:
+        """Return the role, and a call that it would answer; what the note in it tells is taken in."""
         self._set_up(run, _note(decode(decode(message, Signed).body, Call)))
-        self.config(run)
-        member = self.member(run)
-        _, call = member.roster.open(message, Call, authors=[AGGREGATOR])
+        if not (self.store.folder(run) / "task").exists():
+            raise MessageError(f"{self.name!r} is not set up yet for the run {run!r}.")
+        role = self.sum_role(run)
+        _, call = role.roster.open(message, Call, authors=[AGGREGATOR])
         if call.step != kind or call.member not in ("", self.name):
             raise MessageError(f"the call is to {call.step!r} for {call.member!r}; this is {kind!r} of {self.name!r}.")
-        note = _note(call)
-        self._settle(member, note.answers)
-        member.read_call(message)
-        return member, call, note
+        self._settle(role, _note(call).answers)
+        role.read_call(message)
+        return role, call
 
-    def _settle(self, member: Member, answers: Iterable[bytes]) -> None:
-        memory = self.memory(member.terms)
+    def _settle(self, role: MemberRole, answers: Iterable[bytes]) -> None:
+        member = self.member(role.terms)
         for answer in answers:
             round = decode(decode(answer, Signed).body, Answer).round  # whether it is signed, the role finds out
-            if memory.awaits(round):
-                memory.settle(round, member.settle(answer, round).entered)
-
-    def _proposed(self, terms: Terms, proposal: Proposal) -> Proposal:
-        if finite(proposal).sent.shape != (terms.whole or terms.dimension,):
-            raise MessageError(
-                f"this run adds vectors of {terms.whole or terms.dimension} numbers; the data of {self.name!r} give "
-                f"{proposal.sent.size}. Give it data of the same features and classes as the others'."
-            )
-        return proposal
+            if member.awaits(round):
+                member.settle(round, role.settle(answer, round).entered)
 
     def _enrol(self, proposed: bytes, generator: bytes) -> bytes:
         """Join a run, if its terms are acceptable: return the enrolment for the key generator."""
         terms = Terms.from_bytes(proposed)
         self._check(terms)
-        plain = terms.scheme == "plain"
+        plain = not terms.traits.hides
         to = None if plain else self._pinned(generator)
         joined, folder = _Joined(proposed, b"" if plain else generator), self.store.run(terms.run)
         if not (folder / "joined").exists():
@@ -234,7 +243,7 @@ class MemberHandler:
             raise MessageError("this run has begun on other terms.")
         self._check_settings(terms.run)
         path = self._path(terms.run)
-        enrolment = (Member.load(path) if path.exists() else Member(self.name, terms, path=path)).enrolment()
+        enrolment = (MemberRole.load(path) if path.exists() else MemberRole(self.name, terms, path=path)).enrolment()
         if to is None:
             return enrolment
         if self.settings:
@@ -255,18 +264,30 @@ class MemberHandler:
         joined = self._joined(run)
         if not note.setup:
             return
-        member, setup, path = self.member(run), note.setup, self.store.folder(run) / "config"
-        if config_digest(note.config) != member.terms.config:
-            raise MessageError("the run config is not the one that was agreed on with the terms of the run.")
+        role, setup, path = self.sum_role(run), note.setup, self.store.folder(run) / "task"
+        self._check_task(Task.from_bytes(note.task), role.terms)
         if joined.generator:
             sender = self._pinned(joined.generator)
             setup = self.store.identity.unseal(setup, sender=sender, purpose=SETUP, run=run)
         if path.exists():  # this may be a new key: answers under the old one can be read now and never again
             with suppress(MessageError):
-                self._settle(member, note.answers)
-        member.accept(setup)
+                self._settle(role, note.answers)
+        role.accept(setup)
         with atomic_writer(path, private=True) as stream:
-            stream.write(note.config)
+            stream.write(note.task)
+
+    def _check_task(self, task: Task, terms: Terms, round: int | None = None) -> None:
+        """Refuse a task that is not that of the terms, or whose noise proves less than it should under them."""
+        task.check(terms, round)
+        if self.max_epsilon is None:
+            return
+        if task.noise is None:
+            raise PrivacyError(f"this member takes part with an epsilon of at most {self.max_epsilon:g}; got none.")
+        if (epsilon := task.noise.under(terms).epsilon(task.delta)) > self.max_epsilon:
+            raise PrivacyError(
+                f"this member takes part with an epsilon of at most {self.max_epsilon:g}; the sums of this run prove "
+                f"{epsilon:.3g} for a {task.noise.unit}."
+            )
 
     def _check(self, terms: Terms) -> None:
         if self.name not in terms.members:
@@ -280,7 +301,7 @@ class MemberHandler:
                 f"this member takes part where {self.minimum_per_position} or more members change a position before "
                 f"its sum is opened; got {least}."
             )
-        _check_terms(terms, self.minimum, self.insecure)
+        _check_terms(terms, self.quorum, self.insecure)
 
     def _pinned(self, generator: bytes) -> PublicIdentity:
         identity = PublicIdentity.from_bytes(generator)
@@ -301,86 +322,22 @@ class MemberHandler:
         return self.store.folder(run) / "member"
 
 
-def _check_terms(terms: Terms, minimum: int, insecure: bool) -> None:
+def _check_terms(terms: Terms, quorum: int, insecure: bool) -> None:
     """Refuse what neither a member nor a key generator takes part in."""
-    if terms.minimum < minimum:
-        raise PrivacyError(f"this party takes part in sums of {minimum} or more; got {terms.minimum}.")
+    if terms.minimum < quorum:
+        raise PrivacyError(f"this party takes part in sums of {quorum} or more; got {terms.minimum}.")
     if terms.sparse and layout_of(terms).options.insecure and not insecure:
         raise PrivacyError("this party takes part with keys of full length only.")
 
 
-class MemberMemory(Secret):
-    """What a member has learned and not sent yet; `pending` is the proposal, with its round, of unknown fate."""
-
-    def __init__(self, path: Path, terms: Terms) -> None:
-        self._path, self._terms = path, terms
-        self.memory, self.pending = Memory(None, None), None
-        if path.exists():
-            self._load()
-
-    memory: Memory
-    pending: tuple[int, Proposal] | None
-
-    def awaits(self, round: int) -> bool:
-        return self.pending is not None and self.pending[0] == round
-
-    def proposal(self, round: int, propose: Callable[[Memory], Proposal]) -> Proposal:
-        """Return the proposal of a round: the one that was made for it, or else a new one, which is kept."""
-        if self.pending is not None and self.pending[0] != round:
-            if self.pending[0] > round:
-                raise MessageError(f"the call to round {round} comes too late: round {self.pending[0]} has begun.")
-            self.settle(self.pending[0], np.zeros(self._terms.dimension, dtype=np.bool_), keep=False)
-        if self.pending is None:
-            self.pending = round, propose(self.memory)
-            self._save()
-        return self.pending[1]
-
-    def settle(self, round: int, entered: NDArray[np.bool_], *, keep: bool = True) -> None:
-        """Remember what of the pending proposal did not enter the sum of its round."""
-        assert self.pending is not None
-        proposal = self.pending[1]
-        self.memory, self.pending = proposal.memory, None
-        if proposal.memory.held is not None:
-            support = self._terms.support(round)
-            rounded = self._terms.values(self._terms.integers(self.clipped(proposal, round)))
-            self.memory = remembered(proposal, support.scatter(rounded), support.scatter(entered.astype(np.int64)) > 0)
-        if keep:
-            self._save()
-
-    def clipped(self, proposal: Proposal, round: int) -> NDArray[np.float64]:
-        """Return what of a proposal can be sent in a round at the fixed point of the run."""
-        limit = self._terms.limit
-        return np.clip(self._terms.support(round).gather(proposal.sent), -limit, limit)
-
-    def _save(self) -> None:
-        document: dict[str, Any] = {"strength": self.memory.strength}
-        arrays = {"held": self.memory.held}
-        if self.pending is not None:
-            round, proposal = self.pending
-            document["pending"] = [round, proposal.memory.strength]
-            arrays |= {"sent": proposal.sent, "next": proposal.memory.held}
-        there = {name: array for name, array in arrays.items() if array is not None}
-        write_arrays(self._path, _MEMORY, document, there, private=True)
-
-    def _load(self) -> None:
-        document, arrays = read_arrays(self._path, _MEMORY)
-        try:
-            self.memory = Memory(arrays.get("held"), document["strength"])
-            if "pending" in document:
-                round, strength = document["pending"]
-                self.pending = round, Proposal(arrays["sent"], Memory(arrays.get("next"), strength))
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorruptFileError(f"{self._path} does not hold what a member remembers: {error}.") from None
-
-
 @dataclass(frozen=True)
-class GeneratorHandler:
-    """The handler of the key generator in this key store."""
+class KeyGeneratorNode:
+    """The node of the key generator in this key store."""
 
     role: ClassVar[str] = GENERATOR_ROLE
     store: KeyStore
     members: Members
-    minimum: int = 3
+    quorum: int = MIN_MEMBERS
     insecure: bool = False
 
     def __post_init__(self) -> None:
@@ -442,9 +399,9 @@ class GeneratorHandler:
         return Setups(tuple(seal(setups[name], to=to, purpose=SETUP, run=terms.run) for name, to in parties.items()))
 
     def _check(self, registration: Registration, terms: Terms) -> None:
-        if terms.scheme == "plain":
-            raise MessageError("a run of plain sums needs no key generator.")
-        _check_terms(terms, self.minimum, self.insecure)
+        if not terms.traits.hides:
+            raise MessageError(f"a run of {terms.scheme} sums needs no key generator.")
+        _check_terms(terms, self.quorum, self.insecure)
         lengths = {len(registration.parties), len(registration.identities), len(registration.enrolments)}
         if lengths != {len(terms.members) + 1} or set(registration.parties) != {AGGREGATOR, *terms.members}:
             raise MessageError("a registration has one identity and one enrolment for each party.")
@@ -484,6 +441,14 @@ def _outvoted(settings: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
 def _only(entries: tuple[str, ...], others: tuple[str, ...]) -> str:
     """Return which entries the others do not have, cut short and without what a terminal might obey."""
     return repr(", ".join(sorted({*entries} - {*others})))[1:-1][:_MOST_CHARACTERS] or "nothing more"
+
+
+def _fitting(data: Any, task: Task) -> Any:
+    """Return a member's data; of features unlike the task's the server may read how many columns they have."""
+    shape, columns = np.shape(data[0] if isinstance(data, tuple) else data), len(task.arrays["mean"])
+    if len(shape) == 2 and shape[1] != columns:
+        raise MessageError(f"features must have {columns} columns; got {shape[1]}.")
+    return data
 
 
 def joined_terms(folder: Path) -> Terms:

@@ -21,8 +21,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
 from blindsight.crypto.wire import Message, decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.federated.identity import KeyStore, PublicIdentity, Text, verify_signed
@@ -35,11 +33,11 @@ from blindsight.federated.node import (
     Registration,
     RunRefusal,
     Setups,
-    config_digest,
+    lesson,
 )
-from blindsight.files import atomic_writer, storage_errors
-from blindsight.learn.owners import LEAST_OWNERS
-from blindsight.learn.rounds import owner_seed
+from blindsight.files import Arrays, atomic_writer, storage_errors
+from blindsight.rounds import MIN_MEMBERS, RoundSum, Task
+from blindsight.rounds.member import Array
 from blindsight.statement import PrivacyStatement
 from blindsight.sums import (
     Aggregator,
@@ -47,23 +45,22 @@ from blindsight.sums import (
     KeyGenerator,
     Patience,
     RefusedError,
-    RoundResult,
     Terms,
     UnansweredError,
     statement,
 )
-from blindsight.sums.engine import Cost, Parts, Response, Transport, ask_generator
+from blindsight.sums.engine import Parts, Response, Transport, ask_generator
 from blindsight.sums.messages import Enrolment, model_digest, read_state, write_state
 from blindsight.sums.roles import Total, read_answer
-from blindsight.sums.scheme import CONTRIBUTE
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 MakeTerms = Callable[[str, tuple[str, ...]], Terms]
 
 _POLL_SECONDS = 0.5
+_SILENT = "no contribution of it came in time."
 
 
-class Reception(Transport, Protocol):
+class IdentifyingTransport(Transport, Protocol):
     """A transport that knows who its parties are (`flower.transport`)."""
 
     def identities(self) -> Mapping[str, PublicIdentity]: ...
@@ -130,23 +127,23 @@ class RunStore:
     def folder(self) -> Path:
         return self.store.folder(self.terms.run)
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """Write the run to disk; set-ups may replace earlier ones."""
         generator = b"" if self.generator is None else self.generator.to_bytes()
         setups = tuple(self.setups[name] for name in self.terms.members)
         write_state(self.folder / "run", _RunState(self.terms.to_bytes(), generator, self.registration, setups))
 
-    def keep_progress(self) -> None:
+    def save_progress(self) -> None:
         names, numbers = tuple(self.counted), tuple(map(str, self.counted.values()))
         write_state(self.folder / "progress", _Progress(self.round, self.number, self.open, names, numbers))
 
-    def conclude(self, answer: bytes, members: Sequence[str]) -> None:
+    def close_round(self, answer: bytes, members: Sequence[str]) -> None:
         """Keep the answer of the present round: from now on it has a sum, which members will read later."""
         with atomic_writer(self._answer_path(self.number), private=True) as stream:
             stream.write(answer)
         self.open = False
         self.counted |= dict.fromkeys(members, self.number)
-        self.keep_progress()
+        self.save_progress()
         needed = {self._answer_path(number) for number in (self.number, *self.counted.values())}
         with storage_errors("clean", self.folder):
             for path in set(self.folder.glob("answer-*")) - needed:
@@ -167,7 +164,7 @@ class RunStore:
         return self.folder / f"answer-{number}"
 
 
-def find_run(store: KeyStore, label: str, *, seed: int) -> RunStore | None:
+def load_run(store: KeyStore, label: str, *, seed: int) -> RunStore | None:
     """Return the run that this server has set up before under this label and seed; None if it has none."""
     for path in sorted((store.path / "runs").glob("[0-9a-f]*/label")):
         kept = read_state(path, _Label)
@@ -183,26 +180,28 @@ def find_run(store: KeyStore, label: str, *, seed: int) -> RunStore | None:
 # How a run begins
 
 
-def wait_for_members(reception: Reception, *, wanted: int, seconds: float, keyed: bool = True) -> tuple[str, ...]:
+def wait_for_members(
+    transport: IdentifyingTransport, *, wanted: int, seconds: float, keyed: bool = True
+) -> tuple[str, ...]:
     """Wait until `wanted` members and the key generator are there; with fewer after so many seconds, it raises."""
     until = time.monotonic() + seconds
     while True:
-        here = reception.identities()
-        members = _owners(here)
+        here = transport.identities()
+        members = _members(here)
         if len(members) >= wanted and (KEY_GENERATOR in here or not keyed):
             return members
         if time.monotonic() > until:
             missing = "" if KEY_GENERATOR in here or not keyed else " The key generator is not there."
             raise PrivacyError(
                 f"{len(members)} of {wanted} members are there after {seconds:g} seconds.{missing}"
-                f"{reception.complaints()}"
+                f"{transport.complaints()}"
             )
         time.sleep(min(_POLL_SECONDS, seconds))
 
 
-def gather_run(
+def await_and_set_up(
     store: KeyStore,
-    reception: Reception,
+    transport: IdentifyingTransport,
     make_terms: MakeTerms,
     patience: Patience,
     *,
@@ -212,16 +211,16 @@ def gather_run(
     warn: Callable[[str], object],
 ) -> RunStore:
     """Wait for members and set up a run with those who agree; `warn` is told of everybody who does not take part."""
-    wait_for_members(reception, wanted=wanted, seconds=seconds, keyed=keyed)
-    if complaints := reception.complaints():
+    wait_for_members(transport, wanted=wanted, seconds=seconds, keyed=keyed)
+    if complaints := transport.complaints():
         warn(f"Not let in:{complaints}")
-    run, refused = begin_run(store, reception, reception.identities(), make_terms, patience)
+    run, refused = set_up(store, transport, transport.identities(), make_terms, patience)
     for name, sentence in sorted(refused.items()):
         warn(f"{name} does not take part: {sentence}")
     return run
 
 
-def begin_run(
+def set_up(
     store: KeyStore,
     transport: Transport,
     identities: Mapping[str, PublicIdentity],
@@ -230,14 +229,14 @@ def begin_run(
 ) -> tuple[RunStore, dict[str, str]]:
     """Set up a run with those who agree; return it, and why others do not take part."""
     refused: dict[str, str] = {}
-    members = _owners(identities)
-    while len(members) >= LEAST_OWNERS:
+    members = _members(identities)
+    while len(members) >= MIN_MEMBERS:
         try:
             terms = make_terms(secrets.token_hex(8), members)
         except InputError as error:
             raise InputError(f"{len(members)} members cannot begin a run: {error}{_reasons(refused)}") from None
-        generator = None if terms.scheme == "plain" else identities.get(KEY_GENERATOR)
-        if generator is None and terms.scheme != "plain":
+        generator = identities.get(KEY_GENERATOR) if terms.traits.hides else None
+        if generator is None and terms.traits.hides:
             raise PrivacyError(f"a run of {terms.scheme} needs the key generator, which is not there.")
         shown = b"" if generator is None else generator.to_bytes()
         enrolments, complaints = _enrol(transport, terms, shown, patience)
@@ -251,10 +250,10 @@ def begin_run(
                 return run, refused
         refused |= complaints
         members = tuple(name for name in members if name not in complaints)
-    raise PrivacyError(f"{len(members)} members take part; a run needs {LEAST_OWNERS}.{_reasons(refused)}")
+    raise PrivacyError(f"{len(members)} members take part; a run needs {MIN_MEMBERS}.{_reasons(refused)}")
 
 
-def _owners(names: Mapping[str, object]) -> tuple[str, ...]:
+def _members(names: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(sorted(names.keys() - {AGGREGATOR, KEY_GENERATOR}))
 
 
@@ -295,7 +294,7 @@ def _register_here(run: RunStore, aggregator: Aggregator, enrolments: Mapping[st
     if not refused:
         run.setups = registrar.setup()
         aggregator.accept(run.setups.pop(AGGREGATOR))
-        run.keep()
+        run.save()
     return refused
 
 
@@ -346,7 +345,7 @@ def _ask_to_register(
     assert isinstance(answer, Setups)
     setup = unseal(answer.setups[0], sender=generator, purpose=SETUP, run=terms.run)
     run.setups = dict(zip(terms.members, answer.setups[1:], strict=True))
-    run.keep()  # before the role goes on with a key that members do not have
+    run.save()  # before the role goes on with a key that members do not have
     aggregator.accept(setup)
     return None
 
@@ -358,20 +357,22 @@ class LostRunError(RefusedError):
     """The key generator says that it has no such run: none of its rounds will ever be opened again."""
 
 
-class SumServer(Engine):
-    """The server of one run that has been set up (`begin_run`): the engine, with what it keeps on disk."""
+class RemoteSums(Engine):
+    """The sums of one run that has been set up (`set_up`), over members elsewhere: a backend of `rounds.Run`.
+
+    The engine, with what it keeps on disk. `round` pulls a round to its end; a Flower strategy pushes one by `begin`,
+    `receive` and `finish`.
+    """
 
     renews = True
 
-    def __init__(
-        self, run: RunStore, transport: Transport, patience: Patience, *, seed: int = 0, config: bytes = b""
-    ) -> None:
-        """Go on where the run stands; members get the run `config` with their set-up, and `seed` decides theirs."""
-        if config_digest(config) != run.terms.config:
-            raise InputError("the run began with another config, and its members accept no other.")
+    def __init__(self, run: RunStore, transport: Transport, patience: Patience, task: Task) -> None:
+        """Go on where the run stands; members get the task with their set-up."""
+        if task.digest != run.terms.config:
+            raise InputError("this run began with another task. Give the same settings and data, or another label.")
         role = Aggregator.load(_role(run.store, run.terms))
         super().__init__(role, transport, patience, prefix=(run.terms.run.encode(),))
-        self.run, self.terms, self._seed, self._config = run, run.terms, seed, config
+        self.run, self.terms, self.task = run, run.terms, task
         self._ready: set[str] = set()
         self._told: set[str] = set()
         self._briefs: dict[int, bytes] = {}
@@ -380,9 +381,9 @@ class SumServer(Engine):
         self._told = set()
         return super().begin(self._number(round, payload), payload)
 
-    def take(self, member: str, response: Response) -> None:
+    def receive(self, member: str, response: Response) -> None:
         """Take in what a member responded; one that does so properly has its set-up."""
-        super().take(member, response)
+        super().receive(member, response)
         if member not in self.refused:
             self._ready.add(member)
 
@@ -394,9 +395,9 @@ class SumServer(Engine):
             if error.renewed:
                 self._renew()
             self.run.open = False
-            self.run.keep_progress()
+            self.run.save_progress()
             raise
-        self.run.conclude(answer, total.members)
+        self.run.close_round(answer, total.members)
         return answer, total
 
     def read(self, answer: bytes) -> tuple[bytes, Total]:
@@ -413,35 +414,57 @@ class SumServer(Engine):
             "so far stays; begin another run."
         )
 
-    def play(self, round: int, payload: Sequence[bytes] = ()) -> RoundResult:
-        """Play one learning round; one that was played before, by a server that was killed since, has the same sum."""
-        if self.run.has_sum(round):
-            message, sums = read_answer(self.aggregator.roster, self.run.answer(self.run.number), self.run.number)
-            self.run.conclude(self.run.answer(self.run.number), message.members)
-            return self.result(Total(self.run.number, message.members, sums, self.terms.values(sums)))
-        try:
-            return self.result(self.round(round, payload)[1])
-        except RefusedError:
-            raise
-        except PrivacyError as error:
-            raise PrivacyError(f"{error}{_reasons(self.refused)}") from None
+    def round(self, round: int, shared: Array) -> RoundSum:
+        """Let members learn from the shared model, and return their sum.
 
-    def result(self, total: Total) -> RoundResult:
+        A round that was played before, by a server that was killed since, has the same sum.
+        """
+        begun = time.monotonic()
+        if self.run.has_sum(round):
+            answer = self.run.answer(self.run.number)
+            message, sums = read_answer(self.aggregator.roster, answer, self.run.number)
+            self.run.close_round(answer, message.members)
+            total = Total(self.run.number, message.members, sums, self.terms.values(sums))
+        else:
+            try:
+                total = self.play(round, lesson(shared))[1]
+            except RefusedError:
+                raise
+            except PrivacyError as error:
+                raise PrivacyError(f"{error}{_reasons(self.refused)}") from None
+        return replace(self.sum_of(total), seconds={"round": time.monotonic() - begun})
+
+    def sum_of(self, total: Total) -> RoundSum:
+        """Return a sum as whole vectors, and why members that were asked are not in it."""
         support = self.terms.support(total.round)
-        integers, values = support.scatter(total.integers), support.scatter(total.values)
-        nowhere = np.empty(0, dtype=np.int64)  # only members know which blocks were withheld
-        cost = Cost(self.terms.members, (), ())
-        return RoundResult(self.run.round, total.members, integers, values, nowhere, dict(self.refused), cost)
+        asked = self.terms.sampled(total.round)
+        return RoundSum(
+            round=self.run.round,
+            contributors=total.members,
+            total=support.scatter(total.integers),
+            values=support.scatter(total.values),
+            missing={name: self.refused.get(name, _SILENT) for name in asked if name not in total.members},
+        )
+
+    def state(self) -> Arrays:
+        """Return nothing: members keep their own."""
+        return {}
+
+    def restore(self, state: Arrays) -> None:
+        """Do nothing: members keep their own."""
+
+    def statement(self) -> PrivacyStatement:
+        """Return what one sum protects, and what the machines between add."""
+        return statement_of(self.terms)
 
     def note(self, member: str) -> bytes:
         """Return what a member is told: the answers that it may not have seen, once in an attempt, and its set-up."""
         answers = () if member in self._told else self._unseen(member)
         self._told.add(member)
         setup = b"" if member in self._ready else self.run.setups[member]
-        if self.aggregator.step != CONTRIBUTE and not answers and not setup:
+        if not answers and not setup:
             return b""
-        seed = owner_seed(self._seed, self.run.round, self.terms.members.index(member))
-        return encode(Note(seed, answers, setup, self._config if setup else b""))
+        return encode(Note(answers, setup, self.task.to_bytes() if setup else b""))
 
     def _number(self, round: int, payload: Sequence[bytes]) -> int:
         """Return the number under which the engine plays a learning round, which is on disk before anybody hears it."""
@@ -454,7 +477,7 @@ class SumServer(Engine):
         goes_on = now.open and now.round == round and now.number > role.void
         if not goes_on or (begun and role.model != model_digest(payload)):
             now.round, now.number, now.open = round, max(now.number, role.round) + 1, True
-            now.keep_progress()
+            now.save_progress()
         return now.number
 
     def _unseen(self, name: str) -> tuple[bytes, ...]:
@@ -481,25 +504,19 @@ class SumServer(Engine):
 # What a run protects
 
 
-def statement_of(terms: Terms, rounds: int) -> PrivacyStatement:
-    """Return the statement of these rounds on these terms: that of the scheme, and what the machines between add."""
+def statement_of(terms: Terms) -> PrivacyStatement:
+    """Return the statement of one sum on these terms: that of the scheme, and what the machines between add."""
     said = statement(terms)
     operator = "what the aggregator sees, and the addresses and times of all nodes"
     also_sees = {"operator of the SuperLink": operator}
     also_assumed: tuple[str, ...] = (_APP,)
-    if terms.scheme != "plain":  # there is no key generator, and nothing is sealed
+    if terms.traits.hides:  # else there is no key generator, and nothing is sealed
         also_sees["operator of the SuperLink"] += "; sealed messages between members and key generator pass unread"
         also_assumed = (*_HIDDEN, _APP)
-    if terms.scheme == "masks":
+    if terms.traits.threshold:
         also_sees[KEY_GENERATOR] = "who takes part, and the keys that verify their signatures: it is the registrar"
         also_assumed = (_REGISTRAR, *also_assumed)
-    more = f"the sums of all {rounds} rounds: everybody sees how the model moved, not only where it ended"
-    return replace(
-        said,
-        who_sees={**said.who_sees, **also_sees},
-        not_protected=(*said.not_protected, more),
-        assumptions=(*said.assumptions, *also_assumed),
-    )
+    return replace(said, who_sees={**said.who_sees, **also_sees}, assumptions=(*said.assumptions, *also_assumed))
 
 
 _APP = "nodes run the app they mean to run: Flower's SuperLink sends the app's code to the nodes"

@@ -4,12 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from blindsight.data.study import Study
+    from blindsight.data.sites import Study
+    from blindsight.learn.classifier import FederatedClassifier
     from blindsight.learn.clustering import ClusterModel
     from blindsight.learn.comparison import compare
-    from blindsight.learn.estimators import FederatedClassifier, FederatedKMeans
+    from blindsight.learn.kmeans import FederatedKMeans
     from blindsight.learn.model import LinearModel, PictureModel, load_model
-    from blindsight.learn.rounds import RoundReport
+    from blindsight.rounds import RoundReport
     from blindsight.sums import open_session
 
 __all__ = [
@@ -27,12 +28,12 @@ __all__ = [
 
 _HOMES = {
     "ClusterModel": "blindsight.learn.clustering",
-    "FederatedClassifier": "blindsight.learn.estimators",
-    "FederatedKMeans": "blindsight.learn.estimators",
+    "FederatedClassifier": "blindsight.learn.classifier",
+    "FederatedKMeans": "blindsight.learn.kmeans",
     "LinearModel": "blindsight.learn.model",
     "PictureModel": "blindsight.learn.model",
-    "RoundReport": "blindsight.learn.rounds",
-    "Study": "blindsight.data.study",
+    "RoundReport": "blindsight.rounds",
+    "Study": "blindsight.data.sites",
     "compare": "blindsight.learn.comparison",
     "load_model": "blindsight.learn.model",
     "open_session": "blindsight.sums",

@@ -1,40 +1,28 @@
-"""One owner's part in clustering together: move the shared centroids towards its own data, send little.
+"""A member's part in clustering together: move the shared centroids towards its own data, send little.
 
 Yonetani et al. 2017, supplement, section 3 ("Clustering on Caltech101/256"): k-means++ on public data gives the first
-centroids, users refine them by the L1-regularised stochastic k-means of Jumutc, Langone & Suykens (IEEE Big Data
-2015), its strength is searched until sparsity exceeds 90%, and the sparse centroids are averaged.
+centroids, users refine them and the centroids are averaged. The paper's sparse centroids are in `papers.dphe`.
 
-*The local step.* For the samples x_1, ..., x_t of one cluster, regularised dual averaging (Xiao 2010) of the losses
-|w - x|^2 / 2 with the penalty strength * |w - a|_1 has a closed form without any step size, because the square part of
-every loss can be kept whole: w = a + soft(mean(x) - a, strength). This is also the exact minimiser, so the only
-approximation left is that mini-batches are assigned one after the other, to the centroids as moved so far; meanwhile
-each shared centroid counts as one average cluster of samples (the proximal function of dual averaging) to keep it from
-jumping to the first sample it meets. With one batch a pass is a step of Lloyd's algorithm.
+*The local step.* The minimiser of |w - x|^2 / 2 over the samples of one cluster is their mean, so there is no step
+size. The only approximation is that mini-batches are assigned one after the other, to the centroids as moved so far;
+meanwhile each shared centroid counts as one average cluster of samples (the proximal function of dual averaging, Xiao
+2010) to keep it from jumping to the first sample it meets. With one batch a pass is a step of Lloyd's algorithm.
 
-*What is sparse, and how it is averaged.* With ``target="centroids"`` (the paper) the centroids themselves are sparse,
-a = 0, and the plain mean over users becomes the next centroid, whether a user has a thousand samples of a cluster or
-none; one with none sends the largest entries of the shared centroid. With ``target="update"``, the default, a is the
-shared centroid and what is sent is count * difference and the count of each cluster: the sums over owners give the mean
-of *all* samples of a cluster, exactly Lloyd's step on the pooled data when nothing is left out. No residual is needed
-here: the difference to the shared centroids is measured anew in each round, so what was not sent shows up again. With
-``sparsify="schedule"`` an owner offers all moves and a public schedule (`sums.support`) says which are the round's; the
-counts are part of every round.
+*What is sent, and how it is averaged.* A member sends count * difference to the shared centroid, and the count, of each
+cluster: the sums over members give the mean of *all* samples of a cluster, exactly Lloyd's step on the pooled data when
+nothing is left out. No memory is needed: the difference to the shared centroids is measured again in each round, so
+what was not sent shows up again. With ``sparsify="schedule"`` a member offers all moves and a public schedule
+(`sums.support`) says which have their turn; the counts are part of every round.
 
-*Empty clusters.* A cluster in which no owner has a sample stays where it is; placing it elsewhere would take a sample.
-
-| paper | here |
-| --- | --- |
-| centroids w_k | `shared`, (clusters, D) |
-| eta, the strength of the L1 term | `LocalClusters.strength` |
-| sparse local centroids | `LocalClusters.sent`, clusters * (D + 1) numbers; the last ones count the samples |
+*Empty clusters.* A cluster in which no member has a sample stays where it is; placing it elsewhere would take a sample.
 
 `ClusterLearner` puts this behind the `Learner` of the rounds; `ClusterModel` is what clustering together leaves behind:
 centroids that can only be applied, saved and read again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,24 +30,21 @@ from numpy.typing import ArrayLike, NDArray
 from blindsight.data.features import Standardiser
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.files import AnyPath, read_arrays, write_arrays
-from blindsight.learn.model import Array, Floats
-from blindsight.learn.owners import Load
-from blindsight.learn.rounds import Memory, Proposal
-from blindsight.learn.sparsity import search_strength, sparsity, top_blocks, top_entries
+from blindsight.learn.model import Array, Floats, read_public
 from blindsight.metrics import adjusted_mutual_information
 from blindsight.rng import science
-from blindsight.sums import RoundResult
+from blindsight.rounds import Memory, RoundSum, Task, Update
+from blindsight.rounds.member import sparsity, top_blocks, top_entries
+from blindsight.rounds.task import Pair
 from blindsight.validation import check_features
 
-Target = Literal["update", "centroids"]
-Sparsify = Literal["topk", "blocks", "schedule", "strength", "none"]
+Sparsify = Literal["topk", "blocks", "schedule", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterTraining:
-    """How every owner moves the centroids; all owners of a federation use the same."""
+    """How every member moves the centroids; all members of a run use the same."""
 
-    target: Target = "update"
     sparsify: Sparsify = "topk"
     sparsity: float = 0.9
     block_size: int = 95  # 32-bit slots of one plaintext under a 3072-bit key
@@ -67,23 +52,19 @@ class ClusterTraining:
     batch_size: int = 1024
 
     def __post_init__(self) -> None:
-        for kind, choices in (("target", Target), ("sparsify", Sparsify)):
-            if getattr(self, kind) not in get_args(choices):
-                raise UnknownNameError(kind, str(getattr(self, kind)), get_args(choices))
+        if self.sparsify not in get_args(Sparsify):
+            raise UnknownNameError("sparsify", str(self.sparsify), get_args(Sparsify))
         if not 0 <= self.sparsity < 1:
             raise InputError(f"sparsity must be in [0, 1); got {self.sparsity}.")
         if min(self.passes, self.batch_size, self.block_size) < 1:
             raise InputError("passes, batch_size and block_size must be at least 1.")
-        if self.target == "centroids" and self.sparsify != "strength":
-            raise InputError("target='centroids' is made sparse by its penalty: it needs sparsify='strength'.")
 
 
 @dataclass(frozen=True, eq=False)
 class LocalClusters:
-    """What one owner has after a round. Only `sent` may leave the owner, and only encrypted."""
+    """What one member has after a round. Only `sent` may leave the member, and only encrypted."""
 
-    sent: Array  # one long vector: cluster by cluster, count * difference or the sparse centroid; then all counts
-    strength: float | None  # of the L1 penalty, where it was searched
+    sent: Array  # one long vector: cluster by cluster, count * difference; then all counts
 
     @property
     def sparsity(self) -> float:
@@ -108,13 +89,13 @@ def initial_centroids(X: ArrayLike, clusters: int, *, random_state: int | np.ran
 def assign(centroids: ArrayLike, X: ArrayLike) -> NDArray[np.int64]:
     """Return the nearest centroid of every sample; the first of several equally near."""
     features = check_features(X, precision="wide")
-    return _nearest(_check_centroids(centroids, features).astype(features.dtype), features)
+    return _nearest(check_centroids(centroids, features).astype(features.dtype), features)
 
 
 def inertia(centroids: ArrayLike, X: ArrayLike) -> float:
     """Return the mean squared distance of the samples to their nearest centroid."""
     features = check_features(X, precision="wide")
-    chosen = _check_centroids(centroids, features)[assign(centroids, features)]
+    chosen = check_centroids(centroids, features)[assign(centroids, features)]
     return float(np.mean(np.sum((features - chosen) ** 2, axis=1)))
 
 
@@ -123,32 +104,19 @@ def local_clusters(
     X: ArrayLike,
     training: ClusterTraining,
     *,
-    strength: float | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> LocalClusters:
-    """Move the `shared` centroids on one owner's data and decide what to send; `strength` is that of its last round."""
+    """Move the `shared` centroids on one member's data and decide what to send."""
     features = check_features(X, precision="wide")
-    centroids = _check_centroids(shared, features)
+    centroids = check_centroids(shared, features)
     seed = int(science(random_state).integers(2**63))
-    if training.sparsify != "strength":
-        moves, counts = _differences(centroids, centroids, features, training, 0.0, seed)
-        everything = np.concatenate([moves.ravel(), counts])
-        return LocalClusters(np.where(_chosen(moves, training), everything, 0.0), None)
-    anchor = centroids if training.target == "update" else np.zeros_like(centroids)
-    stay = np.where(top_entries(centroids, 1 - training.sparsity), centroids, 0.0)
-
-    def sent_at(candidate: float) -> Array:
-        moves, counts = _differences(centroids, anchor, features, training, candidate, seed)
-        if training.target == "centroids":
-            moves = np.where(counts[:, None] > 0, moves / np.maximum(counts, 1)[:, None], stay)
-        return np.concatenate([moves.ravel(), counts])
-
-    guess = strength or max(float(np.quantile(np.abs(features.mean(axis=0) - anchor), training.sparsity)), 1e-12)
-    return LocalClusters(*search_strength(sent_at, training.sparsity, guess))
+    moves, counts = differences(centroids, centroids, features, training, seed)
+    everything = np.concatenate([moves.ravel(), counts])
+    return LocalClusters(np.where(_chosen(moves, training), everything, 0.0))
 
 
-def next_centroids(shared: ArrayLike, received: ArrayLike, training: ClusterTraining) -> Array:
-    """Return the next shared centroids from the mean (or, for the update target, the sum) of what owners sent."""
+def next_centroids(shared: ArrayLike, received: ArrayLike) -> Array:
+    """Return the next shared centroids from the sum of what members sent."""
     centroids, total = np.asarray(shared, dtype=np.float64), np.asarray(received, dtype=np.float64)
     clusters, dimensions = centroids.shape
     if total.shape != (clusters * (dimensions + 1),):
@@ -157,15 +125,21 @@ def next_centroids(shared: ArrayLike, received: ArrayLike, training: ClusterTrai
             f"included; got {total.shape}."
         )
     moves, counts = total[:-clusters].reshape(centroids.shape), total[-clusters:, None]
-    if training.target == "centroids":
-        return moves
     return centroids + np.where(counts > 0, moves / np.where(counts > 0, counts, 1.0), 0.0)
 
 
-def _differences(
-    shared: Array, anchor: Array, features: Floats, training: ClusterTraining, strength: float, seed: int
+def differences(
+    shared: Array,
+    anchor: Array,
+    features: Floats,
+    training: ClusterTraining,
+    seed: int,
+    shrink: Callable[[Array], Array] = np.positive,
 ) -> tuple[Array, Array]:
-    """Return count * (local centroid - anchor) and the counts of an owner's own samples after its passes."""
+    """Return count * (local centroid - anchor) and the counts of a member's own samples after its passes.
+
+    `shrink` is the proximal map of a penalty on the difference; by default there is none.
+    """
     generator = science(seed)
     batches = -(-len(features) // training.batch_size)
     prior = len(features) / len(shared)  # each shared centroid counts as one average cluster of samples
@@ -177,15 +151,10 @@ def _differences(
             sums += members.astype(features.dtype) @ features[rows]
             counts += members.sum(axis=1)
             blend = (prior * shared + sums) / (prior + counts)[:, None]
-            moving = anchor + _soft(blend - anchor, strength)
-        away = _soft(sums / np.maximum(counts, 1)[:, None] - anchor, strength)
+            moving = anchor + shrink(blend - anchor)
+        away = shrink(sums / np.maximum(counts, 1)[:, None] - anchor)
         moving = np.where(counts[:, None] > 0, anchor + away, shared)
     return counts[:, None] * away, counts
-
-
-def _soft(values: Array, strength: float) -> Array:
-    shrunk: Array = np.sign(values) * np.maximum(np.abs(values) - strength, 0)
-    return shrunk
 
 
 def _chosen(moves: Array, training: ClusterTraining) -> NDArray[np.bool_]:
@@ -213,44 +182,73 @@ def _nearest(centroids: Floats, features: Floats) -> NDArray[np.int64]:
     return nearest
 
 
-def _check_centroids(centroids: ArrayLike, features: Floats) -> Array:
+def check_centroids(centroids: ArrayLike, features: Floats) -> Array:
+    """Return centroids of the width of the features."""
     points = np.asarray(centroids, dtype=np.float64)
     return check_features(points, features.shape[1], what="centroids", precision="wide")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClusterLearner:
-    """Moves shared centroids; public and validation features are standardised already, owners' are when loaded."""
+    """The `Learner` of clusters; public and validation features are standardised already.
 
-    owners: Mapping[str, Load]
+    `most_samples` bounds how many samples a cluster of all members together has: what is sent is a sum over them.
+    """
+
     clusters: int
     standardiser: Standardiser
     training: ClusterTraining
     public: Floats
-    validation: tuple[Floats, NDArray[Any]] | None
+    most_samples: int
+    validation: tuple[Floats, NDArray[Any]] | None = None
+
+    additive: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, task: Task, validation: Pair | None) -> Self:
+        """Return the learner of a task (`kmeans.cluster_task`)."""
+        standardiser, public = read_public(task.arrays)
+        clusters, most_samples = task.settings["clusters"], task.settings["most_samples"]
+        if type(clusters) is not int or not 1 <= clusters <= len(public):
+            raise InputError(f"n_clusters must be in 1 ... {len(public)}, the public samples; got {clusters}.")
+        if type(most_samples) is not int or most_samples < 1:
+            raise InputError(f"most_samples must be a whole number of at least 1; got {most_samples!r}.")
+        held_out = None if validation is None else (standardiser.apply(validation[0]), validation[1])
+        return cls(clusters, standardiser, cls.training_of(task), public, most_samples, held_out)
+
+    @classmethod
+    def training_of(cls, task: Task) -> ClusterTraining:
+        """Return how members train, from the settings of a task."""
+        return ClusterTraining(**task.settings["training"])
 
     @property
-    def adds(self) -> bool:
-        return self.training.target == "update"
+    def size(self) -> int:
+        return self.clusters * (len(self.standardiser.mean) + 1)
 
     @property
-    def validated(self) -> bool:
-        return self.validation is not None
+    def always(self) -> int:
+        """The counts are part of every round."""
+        return self.clusters
+
+    @property
+    def largest(self) -> float:
+        return 4.0 * max(self.most_samples, 16)
 
     def first(self, seed: int) -> Array:
         """Choose the first centroids among the public samples."""
         return initial_centroids(self.public, self.clusters, random_state=seed)
 
-    def propose(self, owner: str, shared: Array, memory: Memory, seed: int) -> Proposal:
-        """Move the shared centroids on one owner's data; what is not sent shows up again in the next round."""
-        features = self.standardiser.apply(check_features(self.owners[owner](), precision="wide"))
-        done = local_clusters(shared, features, self.training, strength=memory.strength, random_state=seed)
-        return Proposal(done.sent, Memory(None, done.strength))
+    def update(self, data: Any, shared: Array, memory: Memory, seed: int) -> Update:
+        """Move the shared centroids on one member's features."""
+        return Update(local_clusters(shared, self.examples(data), self.training, random_state=seed).sent)
 
-    def combine(self, shared: Array, result: RoundResult) -> Array:
+    def examples(self, data: Any) -> Floats:
+        """Return what a member trains on."""
+        return self.standardiser.apply(check_features(data, len(self.standardiser.mean), precision="wide"))
+
+    def combine(self, shared: Array, total: RoundSum) -> Array:
         """Return the next shared centroids."""
-        received = result.values if self.adds else result.average
-        return next_centroids(shared, received, self.training)
+        return next_centroids(shared, total.values)
 
     def score(self, shared: Array) -> float | None:
         """Return the adjusted mutual information of clusters and groups, if there are validation data."""

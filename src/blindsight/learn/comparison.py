@@ -1,69 +1,28 @@
-"""All ways to learn from the same owners, side by side: accuracy, what is proven, who learns what, and what it costs.
-
-Size does not decide which scheme to take (masks cost least at every size that a run may have), but how often a member
-may be asked in a round. DPHE and block DPHE are taken by name: where members choose themselves what they send, most of
-what a sum of few members opens is one member's own, so that it has to be withheld.
-"""
+"""All ways to learn from the same data, side by side: accuracy, what is proven, who learns what, and what it costs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from time import process_time
 from typing import Any
 
 import numpy as np
 
 from blindsight.data.features import Standardiser
-from blindsight.data.study import Study
-from blindsight.errors import InputError, UnknownNameError
+from blindsight.data.sites import Study
+from blindsight.errors import UnknownNameError
 from blindsight.learn import baselines
-from blindsight.learn.estimators import FederatedClassifier
+from blindsight.learn.classifier import USUAL_SHARE, FederatedClassifier
 from blindsight.learn.linear import LinearTraining
 from blindsight.learn.model import Attributes, Classes, Labels, LinearModel
-from blindsight.learn.rounds import usual_sparsity
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
+from blindsight.rounds import Sums
 from blindsight.statement import PrivacyStatement
-from blindsight.sums import OWN_SCHEMES, SCHEMES, SPARSE_SCHEMES, open_session
+from blindsight.sums import SCHEMES, SPARSE_SCHEMES, DpheOptions, open_session
 from blindsight.sums.engine import Cost, Step
+from blindsight.sums.scheme import installed_schemes
 from blindsight.sums.support import BLOCK, Schedule
 from blindsight.sums.terms import AGGREGATOR
-
-MASK_WAVES = 5
-"""How often a member is asked in a round of masks: keys, shares, upload, signature, unmasking shares."""
-
-_REASONS = {
-    "masks": "nobody holds a key that opens an update, and every number that is opened is a sum over all contributors",
-    "bfv": "a member is asked once in a round; a key generator that does not collude with the aggregator opens the sum",
-    "dphe": "the paper's protocol; members choose what they send, so weights that too few changed are withheld",
-    "block-dphe": "the paper's protocol with blocks of weights; those that too few members changed are withheld",
-    "plain": "nothing is hidden: the aggregator reads every update",
-}
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A scheme and the reason for it."""
-
-    scheme: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.scheme}: {self.why}"
-
-
-def choose_scheme(wanted: str | None = None, *, waves: int | None = None) -> Choice:
-    """Return the scheme that is wanted, or else masks, or bfv where a member may be asked `waves` times at most.
-
-    >>> choose_scheme().scheme, choose_scheme(waves=2).scheme
-    ('masks', 'bfv')
-    """
-    if waves is not None and waves < 1:
-        raise InputError(f"a member is asked at least once in a round; got waves={waves}.")
-    chosen = wanted or ("masks" if waves is None or waves >= MASK_WAVES else "bfv")
-    if chosen not in _REASONS:
-        raise UnknownNameError("aggregation scheme", chosen, SCHEMES)
-    return Choice(chosen, _REASONS[chosen])
 
 
 @dataclass(frozen=True)
@@ -203,10 +162,8 @@ class _Contest:
     def scheme(self, name: str) -> ContestRow:
         """Learn by one aggregation scheme."""
         learner = FederatedClassifier(
-            name,
+            Sums.sending(name, sparsity=self.sparsity, key_bits=self.key_bits),
             rounds=self.rounds,
-            sparsity=self.sparsity,
-            key_bits=self.key_bits,
             multilabel=self.study.multilabel,
             classes=self.study.classes,
             random_state=self.random_state,
@@ -253,12 +210,6 @@ class _Contest:
         return [(np.concatenate([X0, X]), np.concatenate([y0, y])) for X, y in self.study.owners.values()]
 
 
-def installed_schemes() -> tuple[str, ...]:
-    """Return the schemes that can run here: all, but for those whose extra is not installed."""
-    lattice = find_spec("tenseal") is not None
-    return tuple(scheme for scheme in OWN_SCHEMES if scheme != "bfv" or lattice)
-
-
 def round_costs(
     dimension: int,
     owners: int,
@@ -279,7 +230,8 @@ def round_costs(
     for done, scheme in enumerate(schemes := installed_schemes()):
         progress("costs of every scheme", done, len(schemes))
         sparse = scheme in SPARSE_SCHEMES
-        share = 1 - (usual_sparsity("blocks" if sparse else "schedule") if sparsity is None else sparsity)
+        usual = DpheOptions().sparsity if sparse else 1 - USUAL_SHARE
+        share = 1 - (usual if sparsity is None else sparsity)
         if scheme == "dphe" and share * dimension * owners > 20_000:
             continue
         if not sparse:

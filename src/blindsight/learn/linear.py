@@ -1,4 +1,4 @@
-"""One owner's part in learning a linear classifier together: refine the shared average on its own data, send little.
+"""A member's part in learning a linear classifier together: refine the shared average on its own data, send little.
 
 Yonetani, Boddeti, Kitani & Sato, "Privacy-Preserving Visual Learning Using Doubly Permuted Homomorphic Encryption",
 ICCV 2017, sections 2.1 and 3. Everything here is plain mathematics: no messages, no encryption, no averaging.
@@ -7,28 +7,24 @@ ICCV 2017, sections 2.1 and 3. Everything here is plain mathematics: no messages
 | --- | --- |
 | w-bar_t, the average that the aggregator hands out | `shared`, (classes, D + 1) |
 | w_t^(n), user n's locally updated classifier | `LocalUpdate.weights` |
-| linear SVM via SGD, elastic net, L1 ratio 0.5 | `LinearTraining(loss="hinge", l1_ratio=0.5)` |
-| strength adjusted until sparsity > 90% | `sparsify="strength"`, `sparsity=0.9` |
+| linear SVM via SGD | `LinearTraining(loss="hinge")` |
 | NC, the number of classes; one-vs-rest | columns of `signs`, rows of the weights |
 | initial weights w-bar_0 from public data | `train` on the public data |
 
-*What is sparse.* In the paper users send the classifier w^(n) itself, made sparse by an elastic net around zero:
-``target="classifier"``. That bends the classifier for the sake of the transport and costs accuracy. By default what is
-sent is the *difference* to the shared average (``target="update"``), the classifier stays dense, and what does not fit
-into a round is kept in a `Residual` and sent later (error feedback). The next local training starts from the shared
-average *plus* that residual; adding it up only afterwards would count the same twice once local training nears its
-minimum. With ``sparsify="schedule"`` an owner offers everything and a public schedule (`sums.support`) says which part
-of it is the round's. There, what was not sent is learned again by the training that follows and full error feedback
-overshoots: `error_feedback` says how much of it is carried on, from 1 (all, Seide et al. 2014) to 0 (none).
-With ``sparsify="strength"`` the elastic net lies around the shared average (its square part is FedProx's proximal
-term, Li et al. 2020), and nothing is held back.
+*What is sparse.* In the paper users send the classifier w^(n) itself, made sparse by an elastic net around zero. That
+bends the classifier for the sake of the transport and costs accuracy (`blindsight.papers.dphe` has it). Here what is
+sent is the *difference* to the shared average, the classifier stays dense, and what does not fit into a round is held
+back and sent later (error feedback). The next local training starts from the shared average *plus* what is held;
+adding it up only afterwards would count the same twice once local training nears its minimum. With
+``sparsify="schedule"`` a member offers everything and a public schedule (`sums.support`) says which part of it has its
+turn. There, what was not sent is learned again by the training that follows and full error feedback overshoots:
+`error_feedback` says how much of it is carried on, from 1 (all, Seide et al. 2014) to 0 (none).
 
 *Bias.* The last column of the weights is the bias: never penalised, sent like any other weight, counted in sparsity.
 
-*One-sided data.* A class of which an owner has no positive example, or no negative one, is not trained by that owner:
-its update is zero (as a sparse classifier: the largest of the shared weights). Training it would only teach "never", on
-the evidence of one album. Consequently an owner whose pictures all are of one class learns nothing alone; append
-the public data to its own to give it the contrast.
+*One-sided data.* A class of which a member has no positive example, or no negative one, is not trained by that member:
+its update is zero. Training it would only teach "never", on the evidence of one album. Consequently a member whose
+pictures all are of one class learns nothing alone; append the public data to its own to give it the contrast.
 
 *Training.* Many regularised binary problems are minimised at once, one classifier per row of a matrix.
 
@@ -50,21 +46,31 @@ L = curvature * (largest eigenvalue + (n - b)/(b (n - 1)) * n max_i v_i |z_i|^2)
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, get_args
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.data.features import Standardiser
+from blindsight.data.sites import check_pair
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.learn.model import Array, Floats, Labels, Signs, check_signs, check_weights, decision_function
-from blindsight.learn.owners import Load, check_pair
-from blindsight.learn.rounds import Memory, Proposal
-from blindsight.learn.sparsity import Residual, search_strength, sparsity, top_blocks, top_entries
+from blindsight.learn.model import (
+    Array,
+    Floats,
+    Labels,
+    Signs,
+    check_signs,
+    check_weights,
+    decision_function,
+    read_labels,
+    read_public,
+)
 from blindsight.rng import science
-from blindsight.sums import RoundResult
+from blindsight.rounds import Memory, RoundSum, Task, Update
+from blindsight.rounds.member import sparsity, top_blocks, top_entries
+from blindsight.rounds.task import Pair
 from blindsight.validation import check_features
 
 Loss = Literal["hinge", "squared hinge", "logistic"]
@@ -237,9 +243,9 @@ def _batches(n: int, batches: int, generator: np.random.Generator) -> list[Any]:
     return np.array_split(generator.permutation(n), batches)
 
 
-Target = Literal["update", "classifier"]
-Sparsify = Literal["topk", "blocks", "schedule", "strength", "none"]
-ClassWeight = Literal["equal", "balanced"]
+Sparsify = Literal["topk", "blocks", "schedule", "none"]
+ClassWeight = Literal["equal", "balanced"] | tuple[float, ...]
+"""How much the samples of a class count: alike, as much as those of any other class, or so much by class."""
 
 LARGEST_WEIGHT = 64.0
 """Weights of standardised features stay far below; the fixed point has room for it."""
@@ -247,22 +253,19 @@ LARGEST_WEIGHT = 64.0
 
 @dataclass(frozen=True, kw_only=True)
 class LinearTraining:
-    """How every owner trains; all owners of a federation use the same.
+    """How every member trains; all members of a run use the same.
 
     `ridge` is the weight of half the squared norm beside the *mean* loss. None means D / n for n samples, the scale of
-    a prior under which standardised features give scores of unit variance; a federation should set it to D divided by
-    the samples of all owners, which is the ridge of the pooled problem. (The classifier target has its elastic net and
-    no ridge besides.) `passes` over mini-batches of `batch_size` is how far an owner goes in one round: few passes
-    keep owners together, many let each run to its own optimum; an elastic net wants about ten to settle.
-    `error_feedback` is the part of what an owner did not send that it carries into its next round.
+    a prior under which standardised features give scores of unit variance; a run should set it to D divided by the
+    samples of all members, which is the ridge of the pooled problem. `passes` over mini-batches of `batch_size` is how
+    far a member goes in one round: few passes keep members together, many let each run to its own optimum.
+    `error_feedback` is the part of what a member did not send that it carries into its next round.
     """
 
     loss: Loss = "hinge"
-    target: Target = "update"
     sparsify: Sparsify = "topk"
     sparsity: float = 0.9
     block_size: int = 95  # 32-bit slots of one plaintext under a 3072-bit key
-    l1_ratio: float = 0.5
     ridge: float | None = None
     class_weight: ClassWeight = "equal"
     passes: int = 3
@@ -271,33 +274,32 @@ class LinearTraining:
     error_feedback: float = 1.0
 
     def __post_init__(self) -> None:
-        for kind, choices in (("target", Target), ("sparsify", Sparsify), ("class_weight", ClassWeight)):
-            if getattr(self, kind) not in get_args(choices):
-                raise UnknownNameError(kind, str(getattr(self, kind)), get_args(choices))
+        if self.sparsify not in get_args(Sparsify):
+            raise UnknownNameError("sparsify", str(self.sparsify), get_args(Sparsify))
+        if isinstance(self.class_weight, str):
+            if self.class_weight not in ("equal", "balanced"):
+                raise UnknownNameError("class_weight", self.class_weight, ("equal", "balanced"))
+        elif not all(0 <= weight < np.inf for weight in self.class_weight) or sum(self.class_weight) <= 0:
+            raise InputError(f"class weights must be finite and at least 0, not all 0; got {self.class_weight}.")
         margin_loss(self.loss, self.smoothing)
         if not 0 <= self.sparsity < 1:
             raise InputError(f"sparsity must be in [0, 1); got {self.sparsity}.")
-        if not 0 < self.l1_ratio <= 1:
-            raise InputError(f"l1_ratio must be in (0, 1]; got {self.l1_ratio}.")
         if not 0 <= self.error_feedback <= 1:
             raise InputError(f"error_feedback must be in [0, 1]; got {self.error_feedback}.")
         if self.ridge is not None and not 0 <= self.ridge < np.inf:
             raise InputError(f"ridge must be finite and at least 0; got {self.ridge}.")
         if min(self.passes, self.batch_size, self.block_size) < 1:
             raise InputError("passes, batch_size and block_size must be at least 1.")
-        if self.target == "classifier" and self.sparsify != "strength":
-            raise InputError("target='classifier' is made sparse by its penalty: it needs sparsify='strength'.")
 
 
 @dataclass(frozen=True, eq=False)
 class LocalUpdate:
-    """What one owner has after a round. Only `sent` may leave the owner, and only encrypted."""
+    """What one member has after a round. Only `sent` may leave the member, and only encrypted."""
 
     weights: Array  # the local classifier, (classes, D + 1)
-    sent: Array  # the difference to the shared average, or with target "classifier" the classifier itself
-    residual: Residual
-    trained: NDArray[np.bool_]  # the classes of which the owner had both positive and negative examples
-    strength: float | None  # of the elastic net, where it was searched
+    sent: Array  # the difference to the shared average
+    held: Array  # what of that is not sent
+    trained: NDArray[np.bool_]  # the classes of which the member had both positive and negative examples
 
     @property
     def sparsity(self) -> float:
@@ -322,7 +324,7 @@ def train(
     It ends when no class has a gradient longer than `tolerance`, or after so many `passes`. Of `training` only loss,
     ridge and class weights count. Classes without both kinds of examples keep their `start`, zero unless given.
     """
-    data = _Data.of(X, signs, training)
+    data = LocalProblem.of(X, signs, training)
     begin = np.zeros(data.shape) if start is None else check_weights(start, data.shape[1] - 1, data.shape[0])
     batch = max(training.batch_size, len(data.problem.samples) // 8)
     generator = science(random_state)
@@ -336,29 +338,23 @@ def local_update(
     signs: ArrayLike,
     training: LinearTraining,
     *,
-    residual: Residual | None = None,
-    strength: float | None = None,
+    held: Array | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> LocalUpdate:
-    """Refine the `shared` weights on one owner's standardised features and decide what to send.
+    """Refine the `shared` weights on one member's standardised features and decide what to send.
 
-    `residual` and `strength` are those of the owner's last round, if there was one. The elastic net neither takes from
-    the residual nor adds to it. For a schedule `sent` is all there is to send; what the round leaves of it is residual.
+    `held` is what the member did not send in earlier rounds. For a schedule `sent` is all there is to send.
     """
-    data = _Data.of(X, signs, training)
+    data = LocalProblem.of(X, signs, training)
     average = check_weights(shared, data.shape[1] - 1, data.shape[0])
-    owed = Residual.nothing(data.shape) if residual is None else residual
-    held = training.error_feedback * check_weights(owed.held, data.shape[1] - 1, data.shape[0])
+    owed = np.zeros(data.shape) if held is None else check_weights(held, data.shape[1] - 1, data.shape[0])
+    owed = training.error_feedback * owed
     seed = int(science(random_state).integers(2**63))
-    if training.sparsify == "strength":
-        sent, found = _penalised(data, average, training, strength, seed)
-        weights = average + sent if training.target == "update" else sent
-        return LocalUpdate(weights, sent, owed, data.trained, found)
-    begin = data.pick(average + held)
-    learned = _refined(data.problem, begin, training, seed) - begin
-    pending = held + data.spread(learned, np.zeros(data.shape))
+    begin = data.pick(average + owed)
+    learned = refined(data.problem, begin, training, seed) - begin
+    pending = owed + data.spread(learned, np.zeros(data.shape))
     sent = np.where(_chosen(pending, training), pending, 0.0)
-    return LocalUpdate(average + pending, sent, Residual.after(pending, sent), data.trained, None)
+    return LocalUpdate(average + pending, sent, pending - sent, data.trained)
 
 
 def _chosen(pending: Array, training: LinearTraining) -> NDArray[np.bool_]:
@@ -370,41 +366,15 @@ def _chosen(pending: Array, training: LinearTraining) -> NDArray[np.bool_]:
     return np.ones(pending.shape, dtype=np.bool_)
 
 
-def _penalised(
-    data: "_Data", average: Array, training: LinearTraining, strength: float | None, seed: int
-) -> tuple[Array, float]:
-    """Let the elastic net make the difference to the average, or the classifier itself, sparse."""
-    anchor, untrained, problem = average, np.zeros(data.shape), data.problem
-    if training.target == "classifier":
-        anchor, problem = untrained, replace(problem, ridge=0 * problem.ridge)
-        untrained = np.where(top_entries(average, 1 - training.sparsity), average, 0.0)
-    begin, centre = data.pick(average), data.pick(anchor)
-
-    def sent_at(candidate: float) -> Array:
-        lasso, pull = (data.columns(candidate * share) for share in (training.l1_ratio, 1 - training.l1_ratio))
-        penalised = replace(problem, anchor=centre, lasso=lasso, pull=pull)
-        return data.spread(_refined(penalised, begin, training, seed) - centre, untrained)
-
-    if not data.trained.any():
-        return untrained, strength or 0.0
-    return search_strength(sent_at, training.sparsity, strength or _first_strength(problem, centre, training))
-
-
-def _first_strength(problem: Problem, centre: Floats, training: LinearTraining) -> float:
-    """Guess the strength at which the wanted share of weights would not leave the centre in a first step."""
-    pulls = np.abs(problem.gradient(centre)[:, :-1])
-    return max(float(np.quantile(pulls, training.sparsity)) / training.l1_ratio, 1e-12)
-
-
-def _refined(problem: Problem, begin: Floats, training: LinearTraining, seed: int) -> Floats:
-    """Return the weights after one round of an owner's training."""
+def refined(problem: Problem, begin: Floats, training: LinearTraining, seed: int) -> Floats:
+    """Return the weights after one round of a member's training."""
     found = descend(problem, begin, science(seed), passes=training.passes, batch_size=training.batch_size)
     return found.weights
 
 
 @dataclass(frozen=True, eq=False)
-class _Data:
-    """One owner's data as a problem over the classes it can train; `trained` marks these among all."""
+class LocalProblem:
+    """One member's data as a problem over the classes it can train; `trained` marks these among all."""
 
     problem: Problem
     trained: NDArray[np.bool_]
@@ -414,12 +384,14 @@ class _Data:
         features = check_features(X, precision="wide")
         known = check_signs(signs, len(features))
         positive, negative = np.sum(known > 0, axis=0), np.sum(known < 0, axis=0)
-        trained = (positive > 0) & (negative > 0)
+        trained, weights = (positive > 0) & (negative > 0), _sample_weights(known, training.class_weight)[:, None]
         known, positive, negative = known[:, trained], positive[trained], negative[trained]
         if training.class_weight == "balanced":
             shares = np.where(known > 0, 0.5 / positive, 0.5 / negative)
-        else:
+        elif training.class_weight == "equal":
             shares = np.broadcast_to(1 / (positive + negative), known.shape)
+        else:
+            shares = weights / np.maximum(np.sum(weights * (known != 0), axis=0), np.finfo(np.float64).tiny)
         n, dimensions = features.shape
         ridge = dimensions / n if training.ridge is None else training.ridge
         problem = Problem(
@@ -454,6 +426,16 @@ class _Data:
         return _columns(penalty, self.shape[1] - 1, self.problem.samples)
 
 
+def _sample_weights(known: Signs, class_weight: ClassWeight) -> Array:
+    """Return the weight of each sample's class."""
+    if isinstance(class_weight, str):
+        return np.ones(len(known))
+    by_class = np.asarray(class_weight, dtype=np.float64)
+    single = known.shape[1] == 1
+    weights: Array = np.where(known[:, 0] > 0, by_class[1], by_class[0]) if single else (known > 0) @ by_class
+    return weights
+
+
 def _columns(penalty: float, dimensions: int, like: Floats) -> Floats:
     columns = np.full(dimensions + 1, penalty, dtype=like.dtype)
     columns[-1] = 0
@@ -462,31 +444,48 @@ def _columns(penalty: float, dimensions: int, like: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LinearLearner:
-    """Refines shared weights; public and validation features are standardised already, owners' are when loaded.
+    """The `Learner` of a linear classifier; public and validation features are standardised already.
 
-    An owner whose samples all have the same answer to every question learns nothing from them alone (see `linear`). It
-    gets the public data as contrast.
+    A member whose samples all have the same answer to every question learns nothing from them alone (see the module).
+    It gets the public data as contrast.
     """
 
-    owners: Mapping[str, Load]
     labels: Labels
     standardiser: Standardiser
     training: LinearTraining
     public: tuple[Floats, Signs]
-    validation: tuple[Floats, NDArray[Any]] | None
+    validation: tuple[Floats, NDArray[Any]] | None = None
 
-    @property
-    def adds(self) -> bool:
-        return self.training.target == "update"
+    always: ClassVar[int] = 0
+    largest: ClassVar[float] = LARGEST_WEIGHT
+    additive: ClassVar[bool] = True
 
-    @property
-    def validated(self) -> bool:
-        return self.validation is not None
+    @classmethod
+    def of(cls, task: Task, validation: Pair | None) -> Self:
+        """Return the learner of a task (`task_of`)."""
+        standardiser, public = read_public(task.arrays)
+        labels, signs = read_labels(task), check_signs(task.arrays["signs"], len(public))
+        if signs.shape[1] != labels.rows:
+            raise InputError(f"signs must have {labels.rows} columns, one per question; got {signs.shape[1]}.")
+        training, classes = cls.training_of(task), len(task.arrays.get("classes", ()))
+        if not isinstance(training.class_weight, str) and len(training.class_weight) != classes:
+            raise InputError(f"class_weight must have {classes} numbers; got {len(training.class_weight)}.")
+        held_out = None if validation is None else (standardiser.apply(validation[0]), validation[1])
+        return cls(labels, standardiser, training, (public, signs), held_out)
+
+    @classmethod
+    def training_of(cls, task: Task) -> LinearTraining:
+        """Return how members train, from the settings of a task."""
+        return LinearTraining(**task.settings["training"])
 
     @property
     def shape(self) -> tuple[int, int]:
         """The shape of the weights."""
         return self.labels.rows, self.public[0].shape[1] + 1
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
 
     def first(self, seed: int) -> Array:
         """Train the public model; a class without public examples begins with "no"."""
@@ -494,24 +493,24 @@ class LinearLearner:
         start[:, -1] = -1
         return train(*self.public, self.training, start=start, random_state=seed)
 
-    def propose(self, owner: str, shared: Array, memory: Memory, seed: int) -> Proposal:
-        """Refine the shared weights on one owner's data."""
-        X, y = check_pair(self.owners[owner]())
+    def update(self, data: Any, shared: Array, memory: Memory, seed: int) -> Update:
+        """Refine the shared weights on one member's features and labels."""
+        features, signs = self.examples(data)
+        held = None if memory.held is None else memory.held.reshape(self.shape)
+        done = local_update(shared, features, signs, self.training, held=held, random_state=seed)
+        return Update(done.sent.ravel(), Memory(done.held.ravel()))
+
+    def examples(self, data: Any) -> tuple[Floats, Signs]:
+        """Return what a member trains on."""
+        X, y = check_pair(data, self.shape[1] - 1)
         features, signs = self.standardiser.apply(X), self.labels.signs(y)
         if not ((signs > 0).any(axis=0) & (signs < 0).any(axis=0)).any():
             features, signs = np.vstack([features, self.public[0]]), np.vstack([signs, self.public[1]])
-        residual = None if memory.held is None else Residual(memory.held.reshape(self.shape))
-        done = local_update(
-            shared, features, signs, self.training, residual=residual, strength=memory.strength, random_state=seed
-        )
-        # The elastic net keeps no residual: what did not arrive is learned again.
-        held = None if self.training.sparsify == "strength" else done.residual.held.ravel()
-        return Proposal(done.sent.ravel(), Memory(held, done.strength))
+        return features, signs
 
-    def combine(self, shared: Array, result: RoundResult) -> Array:
-        """Return the mean of classifiers, or the shared one moved by the mean of the updates."""
-        mean = result.average.reshape(self.shape)
-        return shared + mean if self.adds else mean
+    def combine(self, shared: Array, total: RoundSum) -> Array:
+        """Return the shared weights, moved by the mean of the updates."""
+        return shared + total.average.reshape(self.shape)
 
     def score(self, shared: Array) -> float | None:
         """Return the accuracy averaged over classes or attributes, if there are validation data."""
@@ -519,3 +518,7 @@ class LinearLearner:
             return None
         features, y = self.validation
         return self.labels.quality(decision_function(shared, features), y)
+
+    def weights(self, shared: Array) -> Array:
+        """Return the weights of standardised features."""
+        return shared

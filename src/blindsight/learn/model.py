@@ -13,6 +13,7 @@ what they learned of the *public* pictures, at which size files are read, and wh
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -29,8 +30,10 @@ from blindsight.data.features import (
     restored_pipeline,
 )
 from blindsight.errors import CorruptFileError, DataError, InputError
-from blindsight.files import AnyPath, as_path, read_arrays, write_arrays
+from blindsight.files import AnyPath, as_path, folder_content, read_arrays, write_arrays
 from blindsight.metrics import accuracy, balanced_accuracy
+from blindsight.rounds import Task
+from blindsight.statement import PrivacyStatement
 from blindsight.validation import check_features
 
 Array = NDArray[np.float64]
@@ -367,11 +370,17 @@ class PictureModel:
 
 
 def load_model(folder: AnyPath) -> PictureModel:
-    """Read the model of a run, to be applied to pictures: the folder that `learn encrypted` or `save` wrote."""
+    """Read the model of a run, to be applied to pictures: the folder that `learn classifier` or `save` wrote."""
     place = as_path(folder)
     if not (place / PICTURES).is_file():
-        missing = "learned from ready-made features, or by an older version" if (place / MODEL).is_file() else "empty"
-        raise InputError(f"{place} holds no model of pictures: it is {missing}. Read {MODEL} by LinearModel.load.")
+        if (place / MODEL).is_file():
+            raise InputError(
+                f"{place} holds no model of pictures: it was learned from ready-made features, or by an older version. "
+                f"Read {MODEL} by LinearModel.load."
+            )
+        raise InputError(
+            f"{place} holds no model of pictures; it holds {folder_content(place)}. Give the folder of a finished run."
+        )
     read = PictureModel(LinearModel.load(place / MODEL), Pictures.load(place / PICTURES))
     labels = read.model.labels
     rows = labels.rows if isinstance(labels, Attributes) else len(labels.names)
@@ -380,3 +389,56 @@ def load_model(folder: AnyPath) -> PictureModel:
             f"{place} holds parts of two runs: {rows} answers in {MODEL}, {len(read.answers)} in {PICTURES}."
         )
     return read
+
+
+# What tasks hold of public data
+
+
+def describe_labels(labels: "Labels") -> "tuple[dict[str, Any], dict[str, NDArray[Any]]]":
+    """Return the settings and arrays of a task that `read_labels` reads."""
+    if isinstance(labels, Attributes):
+        return {"attributes": labels.count}, {}
+    return {}, {"classes": np.asarray(labels.names.tolist())}  # text and numbers that came as objects are plain arrays
+
+
+def read_labels(task: Task) -> "Labels":
+    """Return the classes or attributes of a task."""
+    if "attributes" not in task.settings:
+        return Classes(task.arrays["classes"])
+    count = task.settings["attributes"]
+    if type(count) is not int or count < 1:
+        raise InputError(f"attributes must be a whole number of at least 1; got {count!r}.")
+    return Attributes(count)
+
+
+def describe_public(standardiser: Standardiser, features: Floats) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a task that `read_public` reads: the standardiser, and standardised public features."""
+    return {"mean": standardiser.mean, "scale": standardiser.scale, "public": features}
+
+
+def read_public(arrays: Mapping[str, NDArray[Any]]) -> tuple[Standardiser, Floats]:
+    """Return the standardiser and the standardised public features of a task."""
+    standardiser = read_standardiser(arrays)
+    return standardiser, check_features(arrays["public"], standardiser.mean.size, precision="wide")
+
+
+def read_standardiser(arrays: Mapping[str, NDArray[Any]]) -> Standardiser:
+    """Return the standardiser of a task."""
+    mean, scale = (check_features(arrays[name][None], precision="wide")[0] for name in ("mean", "scale"))
+    if len(mean) != len(scale) or not (scale > 0).all():
+        raise InputError("features must have a mean and a scale above 0 each.")
+    return Standardiser(mean, scale)
+
+
+def single_member_statement() -> PrivacyStatement:
+    """Return the statement of a model that one member learned alone."""
+    return PrivacyStatement(
+        guarantee="none",
+        mechanism="none: one member learned alone and shared nothing",
+        unit=None,
+        epsilon=None,
+        delta=None,
+        randomness="none",
+        who_sees={"member": "its own data and the model", "everybody else": "nothing, until the model is passed on"},
+        not_protected=("what the model tells about the data it was trained on, if it is passed on",),
+    )

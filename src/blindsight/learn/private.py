@@ -9,7 +9,7 @@ length `clip`, and sends the sum with its share of noise. The next weights are
 
     W - step (G + G0) / (N + N0),    G the noisy sum over N private records, G0 that over N0 public ones, without noise.
 
-*unit="owner".* Each owner descends on its own records for some steps, cuts the difference to the shared weights to
+*unit="member".* Each member descends on its own records for some steps, cuts the difference to the shared weights to
 `clip` and sends it with its share of noise; the mean is added to the shared weights.
 
 Nothing is kept back from round to round: a residual would carry a record into later rounds without being counted.
@@ -34,25 +34,31 @@ GlobalSIP 2013, and Abadi et al., CCS 2016.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
-from functools import cached_property
-from typing import Any, Self
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.crypto.encoding import SlotPacking
 from blindsight.data.features import Standardiser
-from blindsight.dp.ledger import Ledger
+from blindsight.data.sites import Loader
 from blindsight.errors import InputError
-from blindsight.learn.model import Array, Classes, Floats, Labels, decision_function
-from blindsight.learn.owners import Load
-from blindsight.learn.rounds import SLOT_BITS, Memory, Proposal
+from blindsight.learn.model import (
+    Array,
+    Classes,
+    Floats,
+    Labels,
+    decision_function,
+    describe_labels,
+    read_labels,
+    read_standardiser,
+)
 from blindsight.rng import ByteSource, system_bytes
-from blindsight.sums import RoundResult
-from blindsight.sums.masks import colluders
-from blindsight.sums.noise import MOST_UNITS, NoisePlan, NoiseUnit, clip_factors, clipped
-from blindsight.sums.terms import GROUP_MEMBERS, threshold
+from blindsight.rounds import Memory, Privacy, RoundSum, Task, Update, register_learner
+from blindsight.rounds.task import Pair
+from blindsight.sums.noise import MOST_UNITS, NoisePlan, clip_factors, clipped
+from blindsight.validation import check_features
 
 MOST_COMPONENTS = 512
 
@@ -65,8 +71,12 @@ _PUBLIC_STEPS, _LOCAL_STEPS = 300, 5
 Targets = NDArray[np.float64]
 """What the scores of a row should be, (n, rows): 0 or 1 for classes, -1, 0 (unknown) or 1 for yes/no questions."""
 
-Records = tuple[Array, Targets]
-"""Rows in the public space, and what their scores should be."""
+
+class Records(NamedTuple):
+    """Rows in the public space, and what their scores should be."""
+
+    rows: Array
+    wanted: Targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,129 +116,78 @@ class PublicSpace:
         return np.column_stack([inner[:, :-1] @ self.matrix.T / self.length, _BIAS * inner[:, -1]])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Privacy:
-    """What is to be proven, as an estimator was asked for it; see `FederatedClassifier`."""
-
-    epsilon: float
-    delta: float
-    unit: NoiseUnit
-    clip: float | None = None
-    colluders: int | None = None
-    drop_outs: int | None = None
-
-    @classmethod
-    def of(cls, estimator: Any) -> Self | None:
-        """Return the privacy that an estimator's parameters name; None without epsilon."""
-        given = {one.name: getattr(estimator, one.name) for one in fields(cls)}
-        named = [name for name, value in given.items() if value is not None]
-        if given["epsilon"] is None:
-            if named:
-                raise InputError(f"{named[0]} goes with epsilon, which was not given. Name both, or neither.")
-            return None
-        for name in ("delta", "unit"):
-            if given[name] is None:
-                raise InputError(f"epsilon = {given['epsilon']} needs {name}, which has no default. Name it.")
-        if given["unit"] == "owner" and given["clip"] is None:
-            raise InputError("unit='owner' needs clip, the longest update that an owner may send. Name it.")
-        return cls(**given)
-
-    def plan(self, *, owners: int, dimension: int, rounds: int, records: int, scheme: str = "plain") -> NoisePlan:
-        """Return the noise for so many owners, the largest of whom has so many records.
-
-        Where the caller does not say, it is made for as many drop-outs and colluders as masks withstand.
-        """
-        groups = max(1, owners // GROUP_MEMBERS) if scheme == "masks" and owners >= 2 * GROUP_MEMBERS else 1
-        return NoisePlan.calibrated(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            unit=self.unit,
-            clip=1.0 if self.clip is None else self.clip,
-            members=owners,
-            drop_outs=owners - threshold(owners) if self.drop_outs is None else self.drop_outs,
-            colluders=colluders(owners // groups) if self.colluders is None else self.colluders,
-            dimension=dimension,
-            rounds=rounds,
-            largest=SlotPacking(SLOT_BITS, 1).max_value(owners),
-            reach=float(max(records, 1)) if self.unit == "record" else 1.0,
-            groups=groups,
-        )
-
-    def check(self, plan: NoisePlan) -> None:
-        """Refuse drop-outs that leave no sum."""
-        if plan.members - plan.drop_outs < 3:
-            raise InputError(
-                f"a sum needs 3 owners; got drop_outs = {plan.drop_outs} of {plan.members}. Name fewer drop-outs."
-            )
-
-    def spend(self, ledger: Ledger, scope: str, plan: NoisePlan) -> None:
-        """Charge a ledger for a whole run."""
-        ledger.spend(
-            plan.loss(self.delta),
-            scope=scope,
-            unit="record" if self.unit == "record" else "person",
-            neighbours="add/remove",
-            mechanism=str(plan),
-            purpose="learning a classifier together",
-        )
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class PrivateLearner:
-    """The `Learner` of a federation whose sums hold noise; public and validation features are standardised already.
+    """The `Learner` of a run whose sums hold noise.
 
-    `records` is how many all owners have together.
+    `records` is how many all members have together; `public` and `validation` features are standardised already.
     """
 
-    owners: Mapping[str, Load]
     labels: Labels
     standardiser: Standardiser
     space: PublicSpace
     plan: NoisePlan
     records: int
-    public: tuple[Floats, NDArray[Any]]
-    validation: tuple[Floats, NDArray[Any]] | None
+    public: Records
+    validation: tuple[Floats, NDArray[Any]] | None = None
     source: ByteSource = system_bytes
-    _loaded: dict[str, Records] = field(default_factory=dict)
+
+    always: ClassVar[int] = 0
+    largest: ClassVar[float] = 1.0
+    additive: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, task: Task, validation: Pair | None) -> Self:
+        """Return the learner of a task (`private_task`)."""
+        if task.noise is None:
+            raise InputError("a private classifier needs a plan of noise; got none.")
+        standardiser, labels, records = read_standardiser(task.arrays), read_labels(task), task.settings["records"]
+        matrix = check_features(task.arrays["matrix"], precision="given")
+        space = PublicSpace(matrix, float(task.settings["length"]))
+        rows, wanted = (check_features(task.arrays[name], precision="given") for name in ("rows", "wanted"))
+        if type(records) is not int or records < 0:
+            raise InputError(f"records must be a whole number of at least 0; got {records!r}.")
+        if matrix.shape[0] != standardiser.mean.size or rows.shape[1] != space.size:
+            raise InputError(f"the space of features is {matrix.shape}; its rows have {rows.shape[1]} numbers.")
+        if wanted.shape != (len(rows), labels.rows) or not 0 < space.length < math.inf:
+            raise InputError("there must be an answer for each public row, and a length above 0.")
+        held_out = None if validation is None else (standardiser.apply(validation[0]), validation[1])
+        return cls(labels, standardiser, space, task.noise, records, Records(rows, wanted), held_out)
 
     @property
-    def adds(self) -> bool:
-        return True
-
-    @property
-    def validated(self) -> bool:
-        return self.validation is not None
+    def size(self) -> int:
+        return self.labels.rows * self.space.size
 
     @cached_property
     def step(self) -> float:
         """The length of a round's step, from public numbers alone."""
         noise = self.plan.deviation / self.plan.clip / math.sqrt(self.plan.rounds)
-        time = _TRUST * math.pow((self.records + len(self._public[0])) / noise, 1.5)
-        return min(time / self.plan.rounds, _LONGEST / _curvature(self.labels, self._public[0]))
+        time = _TRUST * math.pow((self.records + len(self.public.rows)) / noise, 1.5)
+        return min(time / self.plan.rounds, _LONGEST / _curvature(self.labels, self.public.rows))
 
     def first(self, seed: int) -> Array:
         """Return the public data's own classifier, in the space of the rows."""
-        return public_start(self.labels, *self._public)
+        return public_start(self.labels, *self.public)
 
-    def propose(self, owner: str, shared: Array, memory: Memory, seed: int) -> Proposal:
-        """Return what an owner sends: whole numbers that hold its share of the noise."""
-        records = self.records_of(owner)
+    def update(self, data: Any, shared: Array, memory: Memory, seed: int) -> Update:
+        """Return what a member sends: whole numbers that hold its share of the noise."""
+        records = data if isinstance(data, Records) else self.read(data)
         parts: Iterable[Array] = self._clipped_sums(shared, *records)
-        if self.plan.unit == "owner":
+        if self.plan.unit == "member":
             parts = clipped(self._local(shared, *records) - shared.ravel(), self.plan.clip)
-        return Proposal(self.plan.contribution(parts, self.source).astype(np.float64), Memory(None, None))
+        return Update(self.plan.contribution(parts, self.source).astype(np.float64))
 
-    def combine(self, shared: Array, result: RoundResult) -> Array:
+    def combine(self, shared: Array, total: RoundSum) -> Array:
         """Return the next shared weights from the sum of a round."""
-        total = self.plan.values(result.total)
-        if self.plan.unit == "owner":
-            return shared + total.reshape(shared.shape) / len(result.contributors)
-        return self.stepped(shared, total)
+        values = self.plan.values(total.total)
+        if self.plan.unit == "member":
+            return shared + values.reshape(shared.shape) / len(total.contributors)
+        return self.stepped(shared, values)
 
     def stepped(self, shared: Array, total: Array) -> Array:
         """Return the weights after a step against a noisy sum of private gradients and the public one."""
-        gradient = (total + self.gradient(shared, *self._public)).reshape(shared.shape)
-        moved: Array = shared - self.step * gradient / (self.plan.clip * (self.records + len(self._public[0])))
+        gradient = (total + self.gradient(shared, *self.public)).reshape(shared.shape)
+        moved: Array = shared - self.step * gradient / (self.plan.clip * (self.records + len(self.public.rows)))
         return moved
 
     def score(self, shared: Array) -> float | None:
@@ -238,6 +197,10 @@ class PrivateLearner:
         features, y = self.validation
         return self.labels.quality(decision_function(self.space.weights(shared), features), y)
 
+    def weights(self, shared: Array) -> Array:
+        """Return the weights of standardised features."""
+        return self.space.weights(shared)
+
     def gradient(self, shared: Array, rows: Array, wanted: Targets) -> Array:
         """Return the sum of clipped gradients, as one vector."""
         total = np.zeros(shared.size)
@@ -245,18 +208,16 @@ class PrivateLearner:
             total += part
         return total
 
-    def records_of(self, owner: str) -> Records:
-        """Return an owner's records in the space of the rows; they are made once."""
-        if owner not in self._loaded:
-            X, wanted = read_records(self.owners[owner](), self.standardiser.mean.size, self.labels)
-            with np.errstate(all="ignore"):
-                features = (X - self.standardiser.mean) / self.standardiser.scale
-            self._loaded[owner] = self.space.rows(features), wanted
-        return self._loaded[owner]
+    def reader(self, load: Loader) -> Loader:
+        """Return a loader of what `read` makes of a member's data, which are loaded once."""
+        return cache(lambda: self.read(load()))
 
-    @cached_property
-    def _public(self) -> Records:
-        return self.space.rows(self.public[0]), targets(self.labels, self.public[1])
+    def read(self, data: Any) -> Records:
+        """Return a member's features and labels in the space of the rows."""
+        X, wanted = read_records(data, self.standardiser.mean.size, self.labels)
+        with np.errstate(all="ignore"):
+            features = (X - self.standardiser.mean) / self.standardiser.scale
+        return Records(self.space.rows(features), wanted)
 
     def _clipped_sums(self, shared: Array, rows: Array, wanted: Targets) -> Iterator[Array]:
         """Yield sums of clipped gradients of at most `MOST_UNITS` records each."""
@@ -275,11 +236,32 @@ class PrivateLearner:
 
     def _local(self, shared: Array, rows: Array, wanted: Targets) -> Array:
         """Return the weights after some steps on one owner's records and the public ones."""
-        rows, wanted = np.vstack([rows, self._public[0]]), np.vstack([wanted, self._public[1]])
-        weights, step = shared, 1 / (len(rows) * _curvature(self.labels, self._public[0]))
+        rows, wanted = np.vstack([rows, self.public.rows]), np.vstack([wanted, self.public.wanted])
+        weights, step = shared, 1 / (len(rows) * _curvature(self.labels, self.public.rows))
         for _ in range(_LOCAL_STEPS):
             weights = weights - step * (self._slopes(weights, rows, wanted).T @ rows)
         return weights.ravel()
+
+
+def private_task(
+    public: Pair, labels: Labels, privacy: Privacy, *, sizes: Sequence[int], rounds: int, scheme: str
+) -> Task:
+    """Return the task of a private classifier; `sizes` are the numbers of records of all members."""
+    standardiser = Standardiser.fit(public[0])
+    features = standardiser.apply(public[0])
+    space = PublicSpace.fit(features)
+    plan = privacy.plan(
+        members=len(sizes), dimension=labels.rows * space.size, rounds=rounds, records=max(sizes), scheme=scheme
+    )
+    settings, arrays = describe_labels(labels)
+    arrays |= {"mean": standardiser.mean, "scale": standardiser.scale, "matrix": space.matrix}
+    arrays |= {"rows": space.rows(features), "wanted": targets(labels, public[1])}
+    settings |= {"records": sum(sizes), "length": space.length}
+    return Task(kind=PRIVATE_CLASSIFIER, settings=settings, arrays=arrays, noise=plan, delta=privacy.delta)
+
+
+PRIVATE_CLASSIFIER = "private classifier"
+register_learner(PRIVATE_CLASSIFIER, PrivateLearner.of)
 
 
 def public_start(labels: Labels, rows: Array, wanted: Targets) -> Array:

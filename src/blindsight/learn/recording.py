@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from blindsight.errors import CorruptFileError
 from blindsight.files import AnyPath, read_arrays, write_arrays
 from blindsight.learn.model import Array
-from blindsight.sums.session import RoundResult
-from blindsight.sums.support import Support
+from blindsight.rounds import RoundSum
+from blindsight.sums import Terms
+from blindsight.sums.dphe import layout_of
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 KIND = "blindsight/recorded-round.2"
@@ -104,61 +105,55 @@ class RoleView:
         return f"RoleView({self.role!r}, {self.holds!r}, {self.picture.dtype} {self.picture.shape})"
 
 
-class Witness:
-    """Sees one round: the messages that each party receives while it listens, then what was sent and what came of it.
+class RoundRecorder:
+    """Records the first round of a run: the messages that each party receives, the updates and their sum.
 
-    It does not listen during set-up, when keys are handed out.
+    Set-up, in which keys are handed out, is not recorded.
     """
 
-    def __init__(self, scheme: str, minimum_per_position: int = 1) -> None:
-        """Begin with nothing seen of a run by this scheme."""
-        self._scheme, self._minimum_per_position = scheme, minimum_per_position
+    def __init__(self) -> None:
         self.views: tuple[RoleView, ...] = ()
         self.recorded: RecordedRound | None = None
-        self.listens = False
+        self._listens = False
         self._messages: defaultdict[str, list[bytes]] = defaultdict(list)
 
     def __call__(self, party: str, message: bytes) -> None:
         """Note a message."""
-        if self.listens:
+        if self._listens:
             self._messages[party].append(message)
 
-    def look(self, before: Array, sent: Mapping[str, Array], result: RoundResult, support: Support) -> None:
-        """Keep the first round: what was sent and what came of it, beside the messages, and pictures of one owner's."""
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Note the messages meanwhile, unless a round was recorded before."""
+        self._listens = not self.views
+        try:
+            yield
+        finally:
+            self._listens = False
+
+    def look(self, terms: Terms, before: Array, sent: Mapping[str, Array], total: RoundSum) -> None:
+        """Keep the first round: the updates and their sum, beside the messages, and pictures of one member's."""
         if self.views:
             return
         self.recorded = RecordedRound(
-            scheme=self._scheme,
-            minimum_per_position=self._minimum_per_position,
+            scheme=terms.scheme,
+            minimum_per_position=layout_of(terms).minimum_per_position if terms.sparse else 1,
             messages={party: tuple(items) for party, items in self._messages.items()},
             sent=dict(sent),
-            total=result.values,
-            withheld=result.withheld,
-            positions=support.positions,
+            total=total.values,
+            withheld=np.empty(0, dtype=np.int64) if total.withheld is None else total.withheld,
+            positions=terms.support(total.round).positions,
             before=before,
         )
-        owner, update = next(iter(sent.items()))
-        pictures = (vector[: before.size].reshape(before.shape) for vector in (update, result.values))
-        self.views = _role_views(self._messages, owner, *pictures)
+        member, update = next(iter(sent.items()))
+        pictures = (vector[: before.size].reshape(before.shape) for vector in (update, total.values))
+        self.views = _role_views(self._messages, member, *pictures)
         self._messages.clear()
 
 
-@contextmanager
-def listening(witness: Witness | None) -> Iterator[None]:
-    """Let a witness that has seen nothing yet listen."""
-    if witness is None or witness.views:
-        yield
-        return
-    witness.listens = True
-    try:
-        yield
-    finally:
-        witness.listens = False
-
-
-def _role_views(messages: Mapping[str, list[bytes]], owner: str, update: Array, total: Array) -> tuple[RoleView, ...]:
-    """Return what one owner, the services (where there are any) and everybody held."""
-    views = [RoleView(owner, "its own update, before it was encoded", update)]
+def _role_views(messages: Mapping[str, list[bytes]], member: str, update: Array, total: Array) -> tuple[RoleView, ...]:
+    """Return what one member, the services (where there are any) and everybody held."""
+    views = [RoleView(member, "its own update, before it was encoded", update)]
     held = {
         AGGREGATOR: "one contribution as it was received, byte by byte",
         KEY_GENERATOR: "the request for decryption, unsealed, byte by byte",

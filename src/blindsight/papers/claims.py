@@ -5,7 +5,7 @@
 | DPHE | Theorem 8 and what its users learn from sums; section 2.5 (no collusion); supplement, section 2 |
 | PPDL | section 6 and Table 3: uploads under Laplace noise; gradients of small batches |
 | private hashing | Theorems 4, 6 and 8 |
-| SensorSift | section 6: what five classifiers read; apps together, frames of a video |
+| SensorSift | sections 6.2 and 7: what five classifiers read (Table 2); several apps, several frames |
 
 Everything runs on bundled pictures and on parties made for it, with real keys, real messages and noise from the
 operating system.

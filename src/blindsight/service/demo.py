@@ -34,21 +34,22 @@ from PIL import Image
 
 from blindsight.data import Dataset, FeaturePipeline, PixelFeatures, catalogue, extract, load, pipeline
 from blindsight.data.faces import ATTRIBUTES
-from blindsight.data.study import Study, divide
+from blindsight.data.sites import Study, divide
 from blindsight.errors import BlindsightError, InputError, MissingExtraError, UnknownNameError
 from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
-from blindsight.learn.comparison import ComparisonRow, ContestRow, compare, contest, installed_schemes, round_costs
-from blindsight.learn.estimators import FederatedClassifier
+from blindsight.learn.classifier import FederatedClassifier
+from blindsight.learn.comparison import ComparisonRow, ContestRow, compare, contest, round_costs
 from blindsight.learn.recording import RoleView
-from blindsight.learn.rounds import RoundReport
 from blindsight.progress import Progress
 from blindsight.report.learning import view_picture
+from blindsight.rounds import RoundReport, Sums
 from blindsight.search import trial as searching
 from blindsight.service.errors import told
 from blindsight.sift.fit import SiftResult, best_guess, guesses, sift_demo, words
 from blindsight.sift.trial import Sifted, divide_rows
 from blindsight.statement import PrivacyStatement
 from blindsight.sums import SPARSE_SCHEMES
+from blindsight.sums.scheme import installed_schemes
 
 logger = logging.getLogger(__name__)
 
@@ -270,17 +271,16 @@ def seen_rounds(source: DemoData, scheme: str, rounds: int, progress: Progress) 
     study = source.study
     with TemporaryDirectory(prefix="blindsight-") as folder:
         for number in range(1, rounds + 1):
-            learner = FederatedClassifier(
-                scheme,
-                rounds=number,
-                sparsity=SPARSITY if scheme in SPARSE_SCHEMES else None,
-                key_bits=source.size.key_bits,
-                multilabel=True,
-                random_state=source.size.seed,
-                record=True,
-            )
+            sparsity = SPARSITY if scheme in SPARSE_SCHEMES else None
+            sums = Sums.sending(scheme, sparsity=sparsity, key_bits=source.size.key_bits)
+            learner = FederatedClassifier(sums, rounds=number, multilabel=True, random_state=source.size.seed)
             learner.fit(
-                study.owners, public=study.public, validation=study.test, checkpoint=Path(folder), progress=progress
+                study.owners,
+                public=study.public,
+                validation=study.test,
+                checkpoint=Path(folder),
+                record=True,
+                progress=progress,
             )
             assert learner.public_score_ is not None
             yield SeenRound(learner.history_[-1], learner.views_, learner.public_score_, learner.statement_)

@@ -12,19 +12,16 @@
 | what is protected, from whom | the schemes; `statements` has the sentences |
 """
 
-from blindsight.sums.bfv import BFV
-from blindsight.sums.dphe import BLOCK_DPHE, DPHE, DpheOptions
+from blindsight.sums import bfv, masks  # noqa: F401  (they register their schemes)
+from blindsight.sums.dphe import DpheOptions
 from blindsight.sums.engine import Engine, Patience, UnansweredError
 from blindsight.sums.generator import KeyGenerator
-from blindsight.sums.masks import MASKS
 from blindsight.sums.roles import Aggregator, Member, RefusedError
-from blindsight.sums.scheme import PLAIN, SCHEMES, Scheme, SchemeOptions, register
+from blindsight.sums.scheme import OWN_SCHEMES, SCHEMES, Scheme, SchemeOptions, register
 from blindsight.sums.session import RoundResult, Session, make_terms, open_session
 from blindsight.sums.statements import statement
 from blindsight.sums.terms import Terms
 
-OWN_SCHEMES = tuple(scheme.name for scheme in (PLAIN, DPHE, BLOCK_DPHE, BFV, MASKS))
-"""The library's own; `SCHEMES` has those that other modules registered, too."""
 HIDING_SCHEMES = tuple(name for name in OWN_SCHEMES if SCHEMES[name].hides)
 SPARSE_SCHEMES = tuple(name for name in OWN_SCHEMES if SCHEMES[name].sparse)
 

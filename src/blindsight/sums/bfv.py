@@ -180,5 +180,6 @@ BFV = register(
         opener=LatticeOpener,
         statement=_statement,
         sealed=True,
+        requires="tenseal",
     )
 )

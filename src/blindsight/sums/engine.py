@@ -301,7 +301,7 @@ class Engine:
             return {}
         return {name: (*call, *payload) for name, call in self._calls(step_of(CONTRIBUTE)).items()}
 
-    def take(self, member: str, response: Response) -> None:
+    def receive(self, member: str, response: Response) -> None:
         """Take in what a member responded; whatever is wrong with it is noted and changes nothing."""
         if response.error or len(response.parts) != 1:
             self.refused[member] = response.error or "it sent something that is no reply."
@@ -326,7 +326,7 @@ class Engine:
             with self._working("aggregate"):
                 role.advance()
         while role.step:
-            self._insist() if role.step == UNMASK else self._play_step()
+            self._retry_unmask() if role.step == UNMASK else self._play_step()
             with self._working("aggregate"):
                 role.advance()
         if not role.terms.keyed:
@@ -342,7 +342,7 @@ class Engine:
         with self._working("read"):
             return self.aggregator.conclude(answer)
 
-    def round(self, round: int, payload: Sequence[bytes] = ()) -> tuple[bytes, Total]:
+    def play(self, round: int, payload: Sequence[bytes] = ()) -> tuple[bytes, Total]:
         """Play one round to its end."""
         until = time.monotonic() + self.patience.generator
         for tried in range(1, self.patience.attempts + 1):
@@ -370,7 +370,7 @@ class Engine:
     def _play_step(self) -> None:
         self._collect(self.aggregator.step, self._calls("aggregate"), self.patience.step)
 
-    def _insist(self) -> None:
+    def _retry_unmask(self) -> None:
         """Let members unmask: once one was asked, the sum is the only way out, so those who are away are waited for."""
         until = time.monotonic() + self.patience.generator
         while True:
@@ -387,7 +387,7 @@ class Engine:
     def _collect(self, kind: str, calls: Mapping[str, Parts], seconds: float) -> None:
         tickets = {self.transport.send(name, kind, parts): name for name, parts in calls.items()}
         for ticket, response in self.transport.collect(tickets, seconds=seconds):
-            self.take(tickets[ticket], response)
+            self.receive(tickets[ticket], response)
 
     def _working(self, step: Step) -> AbstractContextManager[None]:
         return nullcontext() if self.meter is None else self.meter.working(AGGREGATOR, step)

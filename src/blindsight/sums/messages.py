@@ -24,16 +24,19 @@ returned is on disk, and what an interrupted one leaves at the end was never ack
 
 import hashlib
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, BinaryIO, TypeVar
+from typing import Annotated, Any, BinaryIO, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from blindsight.crypto.signing import SigningKey, verify
 from blindsight.crypto.wire import HEADER_BYTES, MAX_BYTES, Limit, M, Message, announced_bytes, decode, encode
-from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
+from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError, VersionError
 from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, Digest, Name, Terms
 
@@ -90,8 +93,9 @@ RoundMessageT = TypeVar("RoundMessageT", bound=RoundMessage)
 class Call(RoundMessage, name="sums/call.1"):
     """The aggregator asks a member (all of them, if it names none) for a step of a round.
 
-    `model` is the digest of all that travels with the call and is learned from, `base` that of its first part, the
-    weights (`roles.Member` says when members learn from weights once, whatever settings come with them). `body` is the
+    `model` is the digest of all that travels with the call and is learned from, `base` that of its first part, which
+    names the weights (`weights_digest`; `roles.Member` says when members learn from weights once, whatever settings
+    come with them). `body` is the
     scheme's, `note` the application's message to this member.
     """
 
@@ -282,6 +286,29 @@ def model_digest(parts: Collection[bytes]) -> bytes:
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
 
 
+def weights_digest(arrays: Iterable[NDArray[Any]]) -> bytes:
+    """Return the digest of the numbers in these arrays, however they are written.
+
+    Equal weights have one digest, whatever the arrays are called, in which order and type they come, with empty ones
+    among them or without: written in another way, a model is not another model.
+
+    >>> one, two = np.array([1.0, -0.0]), np.array([[3, 4]])
+    >>> weights_digest([one, two]) == weights_digest([two.astype("f4"), np.zeros(0), np.array([1, 0])])
+    True
+    """
+    return hashlib.sha256(b"blindsight weights 1" + b"".join(sorted(map(_numbers_digest, arrays)))).digest()
+
+
+def _numbers_digest(array: NDArray[Any]) -> bytes:
+    if array.dtype.kind not in "fiub":
+        raise MessageError(f"weights are real numbers; got {array.dtype}.")
+    if not array.size:
+        return b""
+    numbers = array.astype("<f8").ravel() + 0.0  # zero has one sign
+    numbers[np.isnan(numbers)] = np.nan
+    return hashlib.sha256(f"{array.shape}:".encode() + numbers.tobytes()).digest()
+
+
 # On disk
 
 
@@ -315,6 +342,8 @@ def state_errors(path: AnyPath) -> Iterator[None]:
     """Turn what is wrong with the content of a state file into one sentence that names the file."""
     try:
         yield
+    except VersionError as error:
+        raise VersionError(f"{as_path(path).name} was kept by another version of Blindsight: {error}") from error
     except (MessageError, ValueError) as error:
         raise CorruptFileError(f"{path} does not hold what was saved there: {error}") from error
 

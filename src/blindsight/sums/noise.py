@@ -23,7 +23,7 @@ Learning with Secure Aggregation", ICML 2021.
 
 A unit is cut to a length of at most `clip`, what a member has of them is added up and rounded to the nearest whole
 number of steps, cut to +-`limit` in every place, and gets the share. Rounding to the nearest moves each place of a sum
-by at most half a step: Delta = clip scale + sqrt(d) for a record (two roundings differ), + sqrt(d) / 2 for an owner
+by at most half a step: Delta = clip scale + sqrt(d) for a record (two roundings differ), + sqrt(d) / 2 for a member
 (zero needs none). Cutting a vector to a box brings no two vectors further apart. The paper rounds at random until the
 length is right, which is for ranges of 16 bits; steps here are so fine that sqrt(d) costs a 64th of the noise at most.
 
@@ -85,7 +85,7 @@ from blindsight.sums.statements import HIDDEN_BY_NOISE, line, lines
 from blindsight.sums.terms import Terms
 
 Array = NDArray[np.float64]
-NoiseUnit = Literal["record", "owner"]
+NoiseUnit = Literal["record", "member"]
 """What is protected: one record of a member, or everything a member contributes."""
 
 MOST_UNITS = 4096
@@ -159,7 +159,7 @@ class NoisePlan:
 
         `largest` is the most that a member may send in one place (`terms.max_integer` of the session), `reach` how
         many times `clip` a member's sum may come to in one place before it is cut to fit: the number of its records, or
-        1 for an owner. Steps are as fine as this allows. `groups` is in how many parts the server sees a sum.
+        1 for a member. Steps are as fine as this allows. `groups` is in how many parts the server sees a sum.
         """
         _check_terms(unit, members, drop_outs, colluders, groups, dimension, rounds)
         check_positive("clip", clip)

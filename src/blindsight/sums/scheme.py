@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -206,6 +207,7 @@ class Scheme:
         in whole blocks.
     threshold : no key generator opens a sum, more than two thirds of the members do, together. So each knows whether it
         helped to open a sum; and a round in which too few did can be tried again, with new secrets.
+    requires : a module of an optional extra without which it cannot run.
     """
 
     name: str
@@ -219,6 +221,7 @@ class Scheme:
     sparse: bool = False
     packed: bool = False
     threshold: bool = False
+    requires: str = ""
 
     @property
     def keyed(self) -> bool:
@@ -242,6 +245,57 @@ def find_scheme(name: str) -> Scheme:
     if name not in SCHEMES:
         raise UnknownNameError("aggregation scheme", name, SCHEMES)
     return SCHEMES[name]
+
+
+# Which to take
+
+OWN_SCHEMES = ("plain", "dphe", "block-dphe", "bfv", "masks")
+"""The library's own; `SCHEMES` has those that other modules registered, too."""
+
+MASK_WAVES = 5
+"""How often a member is asked in a round of masks: keys, shares, upload, signature, unmasking shares."""
+
+_REASONS = {
+    "masks": "nobody holds a key that opens an update, and every number that is opened is a sum over all contributors",
+    "bfv": "a member is asked once in a round; a key generator that does not collude with the aggregator opens the sum",
+    "dphe": "the paper's protocol; members choose what they send, so weights that too few changed are withheld",
+    "block-dphe": "the paper's protocol with blocks of weights; those that too few members changed are withheld",
+    "plain": "nothing is hidden: the aggregator reads every update",
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A scheme and the reason for it."""
+
+    scheme: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}: {self.why}"
+
+
+def choose_scheme(wanted: str | None = None, *, waves: int | None = None) -> Choice:
+    """Return the scheme that is wanted, or else masks, or bfv where a member may be asked `waves` times at most.
+
+    Size does not decide (masks cost least at every size that a run may have). DPHE and block DPHE are taken by name:
+    where members choose themselves what they send, most of what a sum of few members opens is one member's own, so that
+    it has to be withheld.
+
+    >>> choose_scheme().scheme, choose_scheme(waves=2).scheme
+    ('masks', 'bfv')
+    """
+    if waves is not None and waves < 1:
+        raise InputError(f"a member is asked at least once in a round; got waves={waves}.")
+    chosen = wanted or ("masks" if waves is None or waves >= MASK_WAVES else "bfv")
+    if chosen not in _REASONS:
+        raise UnknownNameError("aggregation scheme", chosen, SCHEMES)
+    return Choice(chosen, _REASONS[chosen])
+
+
+def installed_schemes() -> tuple[str, ...]:
+    """Return the library's schemes that can run here: all, but for those whose extra is not installed."""
+    return tuple(name for name in OWN_SCHEMES if not (needs := SCHEMES[name].requires) or find_spec(needs) is not None)
 
 
 # No protection at all, for comparison

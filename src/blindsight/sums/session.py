@@ -89,7 +89,8 @@ class Session:
         self.terms, self.scheme, self.block = terms, terms.scheme, terms.sizes.block
         self.resources = resources or Resources()
         self._transit, self._last = transit, -1
-        self._updates: Mapping[str, ArrayLike] = {}
+        self._updates: Mapping[str, Any] = {}
+        self._encode: Callable[[Any], NDArray[np.int64]] = terms.integers
         meter = Meter(terms.members)
 
         def views(party: str) -> Record:
@@ -124,12 +125,13 @@ class Session:
         """Return what this run protects, from whom, under which assumptions."""
         return statement(self.terms, source=self.resources.source)
 
-    def round(self, updates: Mapping[str, ArrayLike], number: int) -> RoundResult:
+    def round(self, updates: Mapping[str, ArrayLike], number: int, *, encoded: bool = False) -> RoundResult:
         """Add up the updates of one round; members without one have dropped out.
 
-        Numbers go up from round to round. A round with too few members or spoilt messages raises: it has given away no
-        more than its sum, and its number is used up.
+        Updates are real weights, or `encoded` by `Terms.integers`. Numbers go up from round to round. A round with too
+        few members or spoilt messages raises: it has given away no more than its sum, and its number is used up.
         """
+        self._encode = self.terms.checked if encoded else self.terms.integers
         self._check(updates, number)
         self._last, self._updates = number, updates
         meter = Meter(self.terms.members)
@@ -139,7 +141,7 @@ class Session:
         transport = LocalTransport(handlers, transit=self._transit, meter=meter)
         engine = Engine(self.aggregator, transport, _LOCAL, meter=meter)
         try:
-            answer, total = engine.round(number)
+            answer, total = engine.play(number)
         except RefusedError as error:
             if error.renewed:
                 self._set_up(meter)
@@ -159,7 +161,7 @@ class Session:
         )
 
     def _member(self, name: str, kind: str, parts: Parts) -> list[bytes]:
-        integers = self._encode(name) if kind == CONTRIBUTE else None
+        integers = self._encoded(name) if kind == CONTRIBUTE else None
         return [self.members[name].answer(parts[0], integers)]
 
     def _generator(self, kind: str, parts: Parts) -> list[bytes]:
@@ -185,11 +187,11 @@ class Session:
             )
         self._updates = updates
         for name in updates:
-            self._encode(name)
+            self._encoded(name)
 
-    def _encode(self, name: str) -> NDArray[np.int64]:
+    def _encoded(self, name: str) -> NDArray[np.int64]:
         try:
-            return self.terms.integers(self._updates[name])
+            return self._encode(self._updates[name])
         except InputError as error:
             raise InputError(f"the update of {name!r} cannot be added: {error}") from error
 
@@ -273,6 +275,3 @@ def make_terms(
         extra=b"" if options is None else options.to_bytes(),
         **others,
     )
-
-
-usual_terms = make_terms

@@ -85,6 +85,8 @@ class Terms(Message, name="sums/terms.2"):
             raise InputError(f"{self.scheme} checks sums in slots of at most 56 bits; got {self.slot_bits}.")
         if len(self.config) not in (0, 32):
             raise InputError("the terms hold the SHA-256 of the configuration.")
+        if self.whole and not self.config:
+            raise InputError("a share of the numbers is taken by a schedule that follows from the config. Give one.")
         if self.whole and self.dimension != self._schedule(bytes(16)).size:
             raise InputError(f"a share of {self.share} of {self.whole} numbers has another size than {self.dimension}.")
         _ = self.options
@@ -241,10 +243,13 @@ class Terms(Message, name="sums/terms.2"):
         return Schedule(self.whole, BLOCK, self.share, seed, always=self.always)
 
     def support(self, round: int) -> Support:
-        """Return which numbers of the whole vectors a round is about: those that everybody derives from the terms."""
+        """Return which numbers of the whole vectors a round is about, by the schedule that follows from the config.
+
+        Rounds count from 1.
+        """
         if not self.whole:
             return Support(np.arange(self.dimension, dtype=np.int64), self.dimension, self.dimension)
-        return self._schedule(self.digest).support(round)
+        return self._schedule(self.config).support(round - 1)
 
     @classmethod
     def share_size(cls, whole: int, share: float, always: int = 0) -> int:

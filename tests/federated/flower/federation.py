@@ -9,7 +9,8 @@ from flwr.serverapp.strategy import FedAvg
 
 from blindsight.federated.flower import EncryptedFedAvg, encrypted_updates
 from blindsight.federated.identity import Members
-from blindsight.sums import Patience
+from blindsight.rounds import Sums
+from blindsight.sums import SPARSE_SCHEMES, DpheOptions, Patience
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from tests.federated.flower.localgrid import LocalGrid, LocalNode
 from tests.federated.parties import make_store
@@ -83,15 +84,22 @@ class Federation:
 
     def generator_config(self):
         home = str(self.stores[KEY_GENERATOR].path)
-        return {"role": "key-generator", "home": home, "members": str(self.members_file), "insecure": True}
+        return {"role": "key-generator", "home": home, "members-file": str(self.members_file), "insecure": True}
 
     def node(self, name):
         return self.grid.nodes[self.names.index(name) + 1]
 
-    def strategy(self, **settings):
-        given = {"home": self.stores[AGGREGATOR].path, "members": self.members_file, "users": len(self.names)}
-        quick = {"key_bits": 1024, "insecure": True, "wait": 0.05, "patience": PATIENCE}
-        return EncryptedFedAvg(**(given | quick | settings))
+    def settings(self, scheme="masks", **others):
+        """Return arguments of `Encrypted`; those of `Sums` and `DpheOptions` may be among the others."""
+        sums = {name: others.pop(name) for name in ("share", "quorum", "sample", "max_absences") if name in others}
+        options = {name: others.pop(name) for name in ("sparsity", "minimum_per_position") if name in others}
+        short = DpheOptions(key_bits=1024, insecure=True, **options) if scheme in SPARSE_SCHEMES else None
+        given = {"home": self.stores[AGGREGATOR].path, "members_file": self.members_file, "members": len(self.names)}
+        given["sums"] = Sums(scheme=scheme, options=short, **sums)
+        return given | {"wait": 0.05, "patience": PATIENCE} | others
+
+    def strategy(self, scheme="masks", **settings):
+        return EncryptedFedAvg(**self.settings(scheme, **settings))
 
 
 def fedavg(trains, arrays, rounds=1):

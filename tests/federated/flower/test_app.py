@@ -9,14 +9,15 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from apps.federated.deployment.federation import LocalFederation
-from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.federated.commands import APP
 from blindsight.federated.flower.app.blindsight_federated import client_app, server_app
-from blindsight.federated.flower.app.blindsight_federated.settings import Settings
-from blindsight.federated.flower.mod import handler_of
+from blindsight.federated.flower.app.blindsight_federated.settings import Settings, read_pair
+from blindsight.federated.flower.mod import node_of
+from blindsight.learn import FederatedClassifier
 from blindsight.learn.clustering import ClusterModel
 from blindsight.learn.model import LinearModel
+from blindsight.rounds import Run
 from tests.federated.flower.localgrid import LocalGrid, LocalNode
 from tests.federated.parties import make_store
 
@@ -40,16 +41,15 @@ class App:
         specs = [self.federation.generator_node(), *map(self.federation.node, MEMBERS)]
         self.nodes = {place: LocalNode(client_app.app, dict(spec.node_config)) for place, spec in enumerate(specs)}
 
-    def share(self, **settings):
-        """Let all users take part in selective sharing."""
-        for node in list(self.nodes.values())[1:]:
-            node.config |= {"schemes": "sharing", "share": 0.1, **settings}
-
     def run(self, **settings):
         config = {**DEFAULTS, **QUICK, **self.federation.run_config(**settings)}
         grid = LocalGrid(self.nodes, config)
         server_app.app(grid, Context(1, 0, {}, RecordDict(), config))
         return json.loads((self.federation.out / "report.json").read_text())
+
+
+def interrupted(*arguments):
+    raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -68,8 +68,43 @@ def test_a_classifier_is_learned_and_kept(app, scheme):
     assert LinearModel.load(app.federation.out / "model.npz").quality(features, labels) > 0.7
 
 
+def test_the_model_is_that_of_the_estimator_in_one_process(app):
+    report = app.run(rounds=3, ridge=0.1)
+    pairs = [app.federation.home(name) / "data.npz" for name in MEMBERS]
+    members = {name: read_pair(str(path), "data") for name, path in zip(MEMBERS, pairs, strict=True)}
+    public = read_pair(str(app.federation.run_config()["public"]), "public")
+    local = FederatedClassifier(rounds=3, ridge=0.1).fit(members, public=public)
+    assert np.array_equal(LinearModel.load(app.federation.out / "model.npz").weights, local.model_.weights)
+    assert report["statement"]["mechanism"] == local.statement_.mechanism
+
+
+def test_a_run_proves_the_epsilon_that_was_asked_for(app):
+    privacy = {"privacy_epsilon": 8.0, "privacy_delta": 1e-3, "privacy_unit": "record", "member_records": 96}
+    report = app.run(rounds=2, **privacy)
+    statement = report["statement"]
+    assert (statement["guarantee"], statement["unit"]) == ("differential privacy", "record")
+    assert statement["epsilon"] == pytest.approx(8.0, rel=1e-3)
+    assert all(row["contributors"] == list(MEMBERS) for row in report["rounds"])
+    LinearModel.load(app.federation.out / "model.npz")
+    with pytest.raises(InputError, match="other settings"):  # further rounds would be further releases
+        app.run(rounds=3, **privacy)
+    app.nodes[1].config["privacy-epsilon"] = 1.0
+    rows = app.run(rounds=1, label="strict", **privacy)["rounds"]
+    assert "at most 1" in rows[0]["missing"]["ann"]
+    for wrong, words in (
+        ({"privacy_epsilon": 0.0}, "privacy-epsilon"),
+        ({"privacy_unit": "owner"}, "'owner'"),
+        ({"privacy_delta": 0.0}, "delta"),
+        ({"task": "k-means"}, "privacy-epsilon"),
+        ({"share": 0.5}, "share"),
+        ({"member_records": -1}, "member-records"),
+    ):
+        with pytest.raises(InputError, match=words):
+            app.run(rounds=1, label="wrong", **privacy | wrong)
+
+
 def test_clusters_are_found_and_kept(app):
-    report = app.run(task="k-means", clusters=3, rounds=3, sparsity=0.0, scheme="bfv")
+    report = app.run(task="k-means", clusters=3, rounds=3, share=1.0, scheme="bfv")
     assert report["rounds"][-1]["score"] > 0.3
     assert ClusterModel.load(app.federation.out / "model.npz").centroids.shape == (3, 12)
 
@@ -80,12 +115,15 @@ def test_a_run_asked_for_again_goes_on(app):
     assert longer["rounds"][0] == first["rounds"][0]
     assert len(longer["rounds"]) == 3
     with pytest.raises(InputError, match="other settings"):
-        app.run(rounds=4, sparsity=0.5)
+        app.run(rounds=4, share=0.5)
     assert len(app.run(rounds=1, label="another")["rounds"]) == 1
 
 
-def test_a_run_goes_on_with_its_own_seed_and_public_data_alone_also_before_its_first_round(app):
-    app.run(rounds=0, scheme="bfv")
+def test_a_run_goes_on_with_its_own_seed_and_public_data_alone_also_before_its_first_round(app, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "play", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            app.run(rounds=1, scheme="bfv")
     with pytest.raises(InputError, match="seed 0; got 1"):
         app.run(rounds=1, scheme="bfv", seed=1)
     public = Path(str(app.federation.run_config()["public"]))
@@ -98,58 +136,10 @@ def test_a_run_goes_on_with_its_own_seed_and_public_data_alone_also_before_its_f
     assert len(app.run(rounds=1, scheme="bfv")["rounds"]) == 1
 
 
-@pytest.mark.parametrize("order", ["synchronous", "asynchronous"])
-def test_selective_sharing_learns_and_goes_on(app, order):
-    app.share()
-    app.run(task="sharing", sharing=order, rounds=1, uploads=3)
-    report = app.run(task="sharing", sharing=order, rounds=2, uploads=8)
-    uploads = [name for event in report["events"] for name in event["uploaded"]]
-    assert len(uploads) == 8
-    assert len(set(uploads)) >= 3
-    assert report["score"] > report["first score"]
-    assert report["statement"]["guarantee"] == "none"
-    assert any("all 8 uploads" in line for line in report["statement"]["not_protected"])
-
-
-def test_nobody_shares_who_did_not_say_so_and_a_run_that_failed_can_go_on(app):
-    with pytest.raises(PrivacyError, match=r"0 participants.* 3") as refused:
-        app.run(task="sharing", rounds=1)
-    assert not list(app.federation.home("ann").glob("runs/*/task"))
-    app.share()
-    app.nodes[1].config["schemes"] = "bfv, masks"
-    (event,) = app.run(task="sharing", rounds=1)["events"]  # of the same label: the server's folder is free again
-    assert sorted(event["uploaded"]) == ["bob", "cem", "dan"]
-    assert "sharing" in event["refused"]["ann"]
-    assert refused.tb is not None
-
-
-def test_a_server_cannot_ask_for_uploads_about_single_photos(app):
-    app.share()
-    with pytest.raises(PrivacyError, match="0 participants"):
-        app.run(task="sharing", rounds=1, batch=1)
-
-
-@pytest.mark.parametrize("order", ["synchronous", "asynchronous"])
-def test_noise_for_every_photo_is_counted_over_all_runs(app, order):
-    app.share(noise="record", epsilon=4.0, delta=1e-5, clip=1.0)
-    report = app.run(task="sharing", sharing=order, rounds=3, uploads=12)  # all photos of everybody
-    assert sorted(name for event in report["events"] for name in event["uploaded"]) == sorted(3 * MEMBERS)
-    again = app.run(task="sharing", sharing=order, rounds=3, uploads=12, label="another")
-    assert not [name for event in again["events"] for name in event["uploaded"]]
-    refused = {name: sentence for event in again["events"] for name, sentence in event["refused"].items()}
-    assert refused == dict.fromkeys(MEMBERS, "its privacy budget is spent.")
-    for name in MEMBERS:
-        ledger = Ledger(app.federation.home(name) / "ledger.jsonl", readonly=True)
-        assert len(ledger.spends(f"photos of {name}", "record")) == 1
-
-
-def test_a_participant_of_other_dimensions_is_told_so(app):
-    app.share()
-    data = app.federation.home("dan") / "data.npz"
-    np.savez(data, features=np.zeros((40, 5)), labels=np.zeros(40, dtype=np.int64))
-    report = app.run(task="sharing", rounds=1)
-    assert "same features" in report["events"][0]["refused"]["dan"]
-    assert sorted(report["events"][0]["uploaded"]) == ["ann", "bob", "cem"]
+def test_selective_sharing_is_refused_with_what_to_use_instead(app):
+    with pytest.raises(InputError, match=r"'sharing'.*'classifier'.*learn selective"):
+        app.run(task="sharing")
+    assert not list(app.federation.folder.glob("homes/*/runs"))
 
 
 def test_too_few_users_and_unknown_tasks_end_with_a_sentence(app):
@@ -172,9 +162,9 @@ def data_of_dan(app, **arrays):
 def test_the_server_is_told_of_other_dimensions(tmp_path, task):
     app = App(tmp_path)
     data_of_dan(app, features=np.zeros((40, 5)), labels=np.zeros(40, dtype=np.int64))
-    report = app.run(task=task, clusters=3, rounds=1, scheme="bfv", sparsity=0.0)
-    assert list(report["rounds"][0]["refused"]) == ["dan"]
-    assert "12 columns; got 5" in report["rounds"][0]["refused"]["dan"]
+    report = app.run(task=task, clusters=3, rounds=1, scheme="bfv")
+    assert list(report["rounds"][0]["missing"]) == ["dan"]
+    assert "12 columns; got 5" in report["rounds"][0]["missing"]["dan"]
 
 
 def lie_to(node, run_config):
@@ -190,27 +180,27 @@ def lie_to(node, run_config):
 @pytest.mark.parametrize("task", ["classifier", "k-means"])
 def test_a_run_config_that_the_superlink_changes_at_some_nodes_changes_no_update(app, task):
     """Of the run config this app reads on nodes alone how to read the data: it fails, or does the same."""
-    settings = {"task": task, "clusters": 3, "rounds": 1, "scheme": "bfv", "sparsity": 0.0}
+    settings = {"task": task, "clusters": 3, "rounds": 1, "scheme": "bfv"}
     kept = []
-    for lie in ({}, {"passes": 7, "rounds": 0, "task": "sharing" if task == "classifier" else task}):
+    for lie in ({}, {"passes": 7, "rounds": 0, "task": "another" if task == "classifier" else task}):
         lie_to(app.nodes[2], lie)
         app.run(**settings, label=f"run {len(kept)}")
         kept.append((app.federation.out / "model.npz").read_bytes())
     assert kept[0] == kept[1]
     lie_to(app.nodes[2], {"task": "k-means" if task == "classifier" else "classifier"})
-    refused = app.run(**settings, label="another")["rounds"][0]["refused"]
+    refused = app.run(**settings, label="another")["rounds"][0]["missing"]
     assert list(refused) == ["bob"]
 
 
 def test_the_server_is_not_told_where_data_are_or_how_many(tmp_path, caplog):
     app = App(tmp_path)
     path = data_of_dan(app, features=np.zeros((40, 12)), labels=np.zeros(39, dtype=np.int64))
-    refused = app.run(rounds=1, scheme="bfv")["rounds"][0]["refused"]
+    refused = app.run(rounds=1, scheme="bfv")["rounds"][0]["missing"]
     assert "(InputError)" in refused["dan"]
     assert not any(word in refused["dan"] for word in ("39", "40", "data.npz"))
     assert "(39,) for 40" in caplog.text
     path.unlink()
-    refused = app.run(rounds=2, scheme="bfv")["rounds"][1]["refused"]
+    refused = app.run(rounds=2, scheme="bfv")["rounds"][1]["missing"]
     assert "(StorageError)" in refused["dan"]
     assert str(path) not in refused["dan"]
 
@@ -220,13 +210,16 @@ def test_the_server_uses_no_key_store_but_its_own(tmp_path):
     given = app.federation.run_config()
     store, members = Settings(given).store()
     assert store.identity.name == "aggregator"
-    assert "ann" in members.owners
+    assert "ann" in members.names
+    for old, new in (("users", "members"), ("minimum-users", "quorum")):
+        with pytest.raises(InputError, match=f"'{old}'.*'{new}'"):
+            Settings({**given, old: 3})
     with pytest.raises(InputError, match=r"'ann'.*'aggregator'"):
         Settings({**given, "home": str(app.federation.home("ann"))}).store()
     other = tmp_path / "members.toml"
-    other.write_text(Path(given["members"]).read_text().replace('"aggregator"', '"somebody"'))
+    other.write_text(Path(given["members-file"]).read_text().replace('"aggregator"', '"somebody"'))
     with pytest.raises(PrivacyError, match="'aggregator'"):
-        Settings({**given, "members": str(other)}).store()
+        Settings({**given, "members-file": str(other)}).store()
 
 
 PIN = "SHA256:" + "A" * 43
@@ -234,8 +227,8 @@ PIN = "SHA256:" + "A" * 43
 
 def test_a_node_can_insist_on_a_minimum_per_position(tmp_path):
     config = {"home": str(make_store(tmp_path, "ann").path), "key-generator": PIN}
-    assert handler_of(config).minimum_per_position == 1
-    assert handler_of({**config, "minimum-per-position": 3}).minimum_per_position == 3
+    assert node_of(config).minimum_per_position == 1
+    assert node_of({**config, "minimum-per-position": 3}).minimum_per_position == 3
     for wrong in (0, "3", 1.5):
         with pytest.raises(InputError, match="minimum-per-position"):
-            handler_of({**config, "minimum-per-position": wrong})
+            node_of({**config, "minimum-per-position": wrong})

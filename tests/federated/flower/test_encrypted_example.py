@@ -63,14 +63,14 @@ def run_after(load, tmp_path, rounds, **quick):
             node.config["partition-id"] = place - 1
     server.EncryptedFedAvg = functools.partial(server.EncryptedFedAvg, **quick)
     home = str(federation.stores["aggregator"].path)
-    config = settings("after") | {"home": home, "members": str(federation.members_file), "rounds": rounds}
+    config = settings("after") | {"home": home, "members-file": str(federation.members_file), "rounds": rounds}
     server.app(federation.grid, Context(1, 0, {}, RecordDict(), config))
 
 
 def test_the_encrypted_app_learns_as_well_as_the_plain_one(load, tmp_path, capsys):
     run_before(load)
     before = last_accuracy(capsys, ROUNDS)
-    run_after(load, tmp_path, ROUNDS, sparsity=0.0, key_bits=1024, insecure=True, patience=PATIENCE)
+    run_after(load, tmp_path, ROUNDS, patience=PATIENCE)
     after = last_accuracy(capsys, ROUNDS)
     assert before > 75
     assert abs(after - before) <= 1
@@ -97,8 +97,8 @@ def test_two_lines_of_code_and_their_imports_differ():
         "- from flwr.serverapp.strategy import FedAvg",
         "+ from blindsight.federated.flower import EncryptedFedAvg",
         "-     strategy = FedAvg(min_available_nodes=5)",
-        '+     strategy = EncryptedFedAvg(home=context.run_config["home"], '
-        'members=context.run_config["members"], users=5)',
+        "+     config = context.run_config",
+        '+     strategy = EncryptedFedAvg(home=config["home"], members_file=config["members-file"], members=5)',
     ]
     for file in ("digits/task.py", "digits/__init__.py"):
         assert changed_lines(file) == []

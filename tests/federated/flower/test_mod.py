@@ -112,8 +112,8 @@ def test_an_app_that_cannot_contribute_is_left_out_with_a_sentence(tmp_path, cap
     strategy.start(federation.grid, START, num_rounds=len(BAD_APPS))
     for (_, words), report in zip(BAD_APPS, strategy.reports, strict=True):
         assert report.contributors == ("ann", "bob", "cem")
-        assert words in report.refused["dan"]
-        assert report.refused["dan"] in caplog.text
+        assert words in report.missing["dan"]
+        assert report.missing["dan"] in caplog.text
     assert not any("Jane Doe" in str(message) for message in federation.grid.wire)
 
 
@@ -127,7 +127,7 @@ def test_an_app_may_write_into_the_record_it_gets_and_return_arrays_in_any_order
         return RecordDict({"arrays": turned, "metrics": MetricRecord({"num-examples": 10_000})})
 
     federation = Federation(tmp_path, lambda name: in_place)
-    moved = numpy_of(federation.strategy(sparsity=0.0).start(federation.grid, start, num_rounds=1).arrays)
+    moved = numpy_of(federation.strategy().start(federation.grid, start, num_rounds=1).arrays)
     assert moved["a"] == pytest.approx(np.ones(4))
     assert moved["b"] == pytest.approx(np.full(3, 2.0))
 
@@ -159,7 +159,7 @@ def test_no_update_and_no_metric_of_a_training_travels_in_the_clear(tmp_path, sc
     rng = np.random.default_rng(0)
     changes = {name: rng.normal(size=30).astype(np.float32) for name in MEMBERS}
     federation = Federation(tmp_path, moving(lambda name, round: changes[name], examples=321, loss=0.123))
-    federation.strategy(scheme=scheme, sparsity=0.0, fraction_evaluate=0.0).start(federation.grid, START, num_rounds=1)
+    federation.strategy(scheme=scheme, fraction_evaluate=0.0).start(federation.grid, START, num_rounds=1)
     wire = federation.grid.wire
     assert floats_on(wire) == {START["w"].numpy().tobytes()}  # the model that went out, and nothing else
     assert not any(content.metric_records for content in records_on(wire))
@@ -168,9 +168,9 @@ def test_no_update_and_no_metric_of_a_training_travels_in_the_clear(tmp_path, sc
         assert (residues(change[:4], 321) in bytes_on(wire)) == (scheme == "plain")  # found where nothing hides it
 
 
-def test_the_most_examples_of_a_run_are_logged_where_they_bind(tmp_path, caplog):
+def test_the_max_examples_of_a_run_are_logged_where_they_bind(tmp_path, caplog):
     federation = Federation(tmp_path, moving(ones, examples=500))
-    federation.strategy(most_examples=100).start(federation.grid, START, num_rounds=1)
+    federation.strategy(max_examples=100).start(federation.grid, START, num_rounds=1)
     assert "num-examples count as 100" in caplog.text
 
 

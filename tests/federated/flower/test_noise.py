@@ -5,9 +5,11 @@ import pytest
 
 from blindsight.errors import InputError, PrivacyError
 from blindsight.federated.flower.transport import unpack
+from blindsight.rounds import Privacy
 from tests.federated.flower.federation import Federation, model, moving, numpy_of
 
-NOISE = {"epsilon": 8.0, "delta": 1e-5, "clip": 1.0, "rounds": 2, "drop_outs": 0, "colluders": 0}
+PRIVACY = Privacy(epsilon=8.0, delta=1e-5, unit="member", clip=1.0, drop_outs=0)
+NOISE = {"privacy": PRIVACY, "rounds": 2}
 SIZE = 50
 
 
@@ -24,7 +26,7 @@ def test_the_model_moves_by_the_noisy_mean(tmp_path, scheme):
     made = federation(tmp_path)
     strategy = made.strategy(scheme=scheme, **NOISE)
     moved = learned(strategy, made.grid)
-    plan = strategy._config(4, SIZE).noise
+    plan = PRIVACY.plan(members=4, dimension=SIZE, rounds=2, records=1, scheme=scheme)
     error = moved - 0.01
     # The mean of four carries a quarter of the sum's deviation; 50 draws exceed 8 deviations once in 10^13.
     assert 0 < np.abs(error).max() < 8 * plan.deviation / 4
@@ -45,7 +47,7 @@ def test_training_that_fails_counts_as_no_change(tmp_path):
     strategy = made.strategy(**NOISE)
     assert np.isfinite(learned(strategy, made.grid)).all()
     assert strategy.reports[0].contributors == ("ann", "bob", "cem", "dan")
-    assert not strategy.reports[0].refused
+    assert not strategy.reports[0].missing
 
 
 def test_rounds_beyond_the_plan_are_refused_by_members(tmp_path):
@@ -55,7 +57,7 @@ def test_rounds_beyond_the_plan_are_refused_by_members(tmp_path):
     first, second = strategy.reports
     assert len(first.contributors) == 4
     assert not second.contributors
-    assert all("1 rounds" in sentence for sentence in second.refused.values())
+    assert all("1 rounds" in sentence for sentence in second.missing.values())
 
 
 def test_a_sum_of_fewer_than_are_counted_on_is_not_opened(tmp_path):
@@ -74,12 +76,12 @@ def test_a_sum_of_fewer_than_are_counted_on_is_not_opened(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
-        ({"delta": None}, "delta"),
-        ({"clip": None}, "clip"),
         ({"rounds": None}, "rounds"),
-        ({"epsilon": None}, "epsilon"),
+        ({"privacy": None}, "privacy"),
+        ({"privacy": Privacy(epsilon=8.0, delta=1e-5, unit="record")}, "unit='member'"),
         ({"scheme": "block-dphe"}, "masks"),
-        ({"sparsity": 0.5}, "sparsity"),
+        ({"share": 0.5}, "share"),
+        ({"metrics": ["loss"]}, "metrics"),
     ],
 )
 def test_what_cannot_be_proven_is_refused(tmp_path, changed, named):

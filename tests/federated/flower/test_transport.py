@@ -92,7 +92,7 @@ def idle(message, context):
 
 def test_strangers_other_keys_and_wrong_roles_are_refused(federation, carrier, tmp_path):
     mallory, forged = make_store(tmp_path, "mallory"), make_store(tmp_path / "elsewhere", "cem")
-    generator = {"role": "key-generator", "members": str(federation.members_file)}
+    generator = {"role": "key-generator", "members-file": str(federation.members_file)}
     for config, words in [
         ({"home": str(mallory.path)}, ["'mallory'"]),
         (
@@ -112,7 +112,7 @@ def test_a_node_that_is_set_up_wrongly_says_in_its_log_what_is_wrong(federation,
         ({"home": "/nowhere/at/all"}, "/nowhere/at/all"),
         ({"role": "keygenerator"}, "'key-generator'"),
         ({"key-generator": "SHA256:short"}, "SHA256:short"),
-        ({"minimum-users": 2}, "got 2"),
+        ({"quorum": 2}, "got 2"),
         ({"schemes": "bvf"}, "'bfv'"),
     ]:
         caplog.clear()

@@ -9,7 +9,7 @@ from flwr.server.strategy import FedAvg as OldFedAvg
 from flwr.serverapp import strategy as flower
 from flwr.serverapp.strategy import FedAvg
 
-from blindsight.errors import InputError, PrivacyError
+from blindsight.errors import InputError
 from blindsight.federated.flower import Encrypted, EncryptedFedAvg, encrypted_updates, simulated_nodes
 from tests.federated.flower.federation import GENERATOR, MEMBERS, PATIENCE, Federation, app_of, model, moving, numpy_of
 from tests.federated.flower.localgrid import LocalGrid, LocalNode
@@ -43,8 +43,7 @@ def plainly(strategy, trains, arrays=START, rounds=3):
 
 
 def encrypted(federation, strategy, **settings):
-    given = {"home": federation.stores["aggregator"].path, "members": federation.members_file, "patience": PATIENCE}
-    return Encrypted(strategy, **({"users": len(federation.names), "wait": 0.05} | given | settings))
+    return Encrypted(strategy, **federation.settings(**settings))
 
 
 STRATEGIES = {
@@ -89,17 +88,17 @@ def test_weights_of_1_to_10_million_examples_are_fedavgs(tmp_path, scheme):
         assert moved == pytest.approx(expected, abs=1e-6)
         (report,) = strategy.reports
         assert report.examples == pytest.approx(sum(counts))
-        assert (report.cut, report.clipped) == (0, 0)
+        assert (report.capped, report.clipped) == (0, 0)
 
 
 def test_what_is_cut_and_clipped_is_counted_and_said_on_both_sides(tmp_path, caplog):
     change = {"ann": 1000.0, "bob": 0.1, "cem": 0.1, "dan": 0.1}
     federation = Federation(tmp_path, moving(lambda name, round: change[name], examples=500))
-    strategy = encrypted(federation, FedAvg(fraction_evaluate=0.0), most_examples=100)
+    strategy = encrypted(federation, FedAvg(fraction_evaluate=0.0), max_examples=100)
     strategy.start(federation.grid, model(w=np.zeros(7)), num_rounds=1)
     (report,) = strategy.reports
-    assert (report.clipped, report.cut, report.examples) == (7, 4, pytest.approx(400))
-    for words in ("7 values of this node", "7 values of all owners", "4 owners have more than 100", "count as 100"):
+    assert (report.clipped, report.capped, report.examples) == (7, 4, pytest.approx(400))
+    for words in ("7 values of this node", "7 values of all members", "4 members have more than 100", "count as 100"):
         assert words in caplog.text
     wide = encrypted(federation, FedAvg(fraction_evaluate=0.0))
     moved = numpy_of(wide.start(federation.grid, model(w=np.zeros(7)), num_rounds=1).arrays)["w"]
@@ -124,6 +123,39 @@ def test_strategies_that_need_single_updates_are_refused(tmp_path):
         Encrypted(FedAvg())
     with pytest.raises(InputError, match=r"Encrypted\(FedAdam"):
         type("Both", (EncryptedFedAvg, flower.FedAdam), {})
+
+
+class Guarded(FedAvg):
+    """A strategy that plays its rounds through a method of its own, and lets nobody but itself write to it."""
+
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        self.played = 0
+        self.__dict__["closed"] = True
+
+    def __setattr__(self, name, value):
+        if "closed" in self.__dict__ and name != "played":
+            raise AttributeError(name)
+        super().__setattr__(name, value)
+
+    def start(self, grid, *arguments, **named):
+        return self.play(grid, *arguments, **named)
+
+    def play(self, *arguments, **named):
+        assert isinstance(self, Guarded)
+        self.played += 1
+        return super().start(*arguments, **named)
+
+
+def test_a_wrapped_strategy_is_never_written_to(tmp_path):
+    federation = Federation(tmp_path, pulled)
+    own = Guarded(fraction_evaluate=0.0)
+    before = dict(own.__dict__)
+    strategy = encrypted(federation, own)
+    result = strategy.start(federation.grid, START, num_rounds=2)
+    assert [report.contributors for report in strategy.reports] == [MEMBERS, MEMBERS]
+    assert not np.array_equal(numpy_of(result.arrays)["w"], numpy_of(START)["w"])
+    assert own.__dict__ == before | {"played": 1}
 
 
 class Recording(FedAvg):
@@ -194,7 +226,7 @@ def test_who_comes_late_is_taken_in_between_rounds(tmp_path):
         if number == 1:
             federation.grid.nodes[4] = late
 
-    strategy = encrypted(federation, FedAvg(fraction_evaluate=0.0), users=3, patience=PATIENCE)
+    strategy = encrypted(federation, FedAvg(fraction_evaluate=0.0), members=3, patience=PATIENCE)
     start = model(w=np.zeros(3))
     result = strategy.start(federation.grid, start, num_rounds=3, evaluate_fn=evaluate)
     # A node that is new is asked who it is, and heard the next time.
@@ -216,39 +248,15 @@ def test_a_key_generator_that_lost_its_disk_says_so_at_once_and_another_run_begi
     assert "begin another run" in strategy.reports[1].failure
 
 
-class OldClient(NumPyClient):
-    def __init__(self, name):
-        self.name = name
-
-    def fit(self, parameters, config):
-        return [parameters[0] + len(self.name) + config["server-round"]], 10, {"loss": 0.25, "note": "text"}
-
-    def evaluate(self, parameters, config):
-        return float(parameters[0].sum()), 10, {"accuracy": 0.5}
-
-
-def old_app(client):
+def test_an_app_of_the_older_interface_is_refused_with_what_to_use(tmp_path):
     def client_fn(context):
-        return client.to_client()
+        return NumPyClient().to_client()
 
-    return ClientApp(client_fn, [encrypted_updates])
-
-
-@pytest.mark.parametrize("broken", [False, True])
-def test_apps_of_the_older_interface(tmp_path, broken):
     federation = Federation(tmp_path, pulled)
-    for place, name in enumerate(MEMBERS, 1):
-        federation.grid.nodes[place].app = old_app(NumPyClient() if broken else OldClient(name))
-    strategy = encrypted(federation, FedAvg(), metrics=["loss"])
-    if broken:
-        with pytest.raises(PrivacyError, match=r"no model.*ann: its app failed"):
-            strategy.start(federation.grid, model(w=np.zeros(3)), num_rounds=1)
-        return
-    result = strategy.start(federation.grid, model(w=np.zeros(3)), num_rounds=2)
-    assert numpy_of(result.arrays)["w"] == pytest.approx(np.full(3, 3 + 1 + 3 + 2))
-    assert result.train_metrics_clientapp[2]["loss"] == pytest.approx(0.25)
-    assert result.evaluate_metrics_clientapp[2]["accuracy"] == 0.5
-    assert result.evaluate_metrics_clientapp[2]["loss"] == pytest.approx(27)
+    federation.node("ann").app = ClientApp(client_fn, [encrypted_updates])
+    strategy = encrypted(federation, FedAvg(fraction_evaluate=0.0))
+    strategy.start(federation.grid, START, num_rounds=1)
+    assert "@app.train()" in strategy.reports[0].missing["ann"]
 
 
 def test_a_simulation_needs_no_keys_and_no_node_configs(tmp_path, monkeypatch):

@@ -9,7 +9,6 @@ from blindsight.audit.gradients import linear_layers
 from blindsight.audit.recovery import cosine
 from blindsight.data import load
 from blindsight.errors import InputError
-from blindsight.learn.sparsity import top_entries
 from blindsight.papers.selective.gradients import (
     attack_batches,
     labels_from_gradient,
@@ -17,6 +16,7 @@ from blindsight.papers.selective.gradients import (
     recover_layer_input,
 )
 from blindsight.rng import science
+from blindsight.rounds.member import top_entries
 from blindsight.selective.codec import ParameterLayout, SparseUpdate
 from blindsight.selective.protection import calibrate_participant
 

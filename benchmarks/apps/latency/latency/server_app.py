@@ -36,7 +36,9 @@ def _strategy(config: Any, users: int) -> Any:
     if config["kind"] == "masks":
         from blindsight.federated.flower import EncryptedFedAvg
 
-        return EncryptedFedAvg(home=config["home"], members=config["members"], users=users, fraction_evaluate=0.0)
+        return EncryptedFedAvg(
+            home=config["home"], members_file=config["members-file"], members=users, fraction_evaluate=0.0
+        )
     from flwr.serverapp.strategy import FedAvg
 
     return FedAvg(fraction_evaluate=0.0, min_train_nodes=users, min_available_nodes=users)

@@ -11,7 +11,8 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    strategy = EncryptedFedAvg(home=context.run_config["home"], members=context.run_config["members"], users=5)
+    config = context.run_config
+    strategy = EncryptedFedAvg(home=config["home"], members_file=config["members-file"], members=5)
     strategy.start(grid, ArrayRecord(first_model()), num_rounds=int(context.run_config["rounds"]), evaluate_fn=evaluate)
 
 

@@ -8,15 +8,15 @@
 config than the aggregator signed, one in which Flower would ask another function of the app than `train`, and one under
 another run config than this node joined with, which is that of all members (`settings_of`). One that it asks for
 through `Encrypted` runs the app as it is, takes the difference between the arrays that came and those that the app
-returns, and contributes it to a sum (`sums`). The owner's number of examples travels inside that sum, as a weight, and
+returns, and contributes it to a sum (`sums`). The number of examples travels inside that sum, as a weight, and
 so do the metrics that the run config names; all others stay here, and so does what a failing app says. What was not
 sent, for want of room, stays on this node's disk and is sent later. Of what goes wrong on this node the server is told
 only the kind of error; sentences about its own messages, and about what this node refuses, it is told (`answer`). What
 the app replies to evaluations passes unchanged: the server sees its metrics.
 
-An app of Flower's older interface (a ``client_fn`` that returns a NumPyClient) is asked in that interface, and what its
-fit and evaluate return is read as a reply of the present one. On the key generator's node the app is never called.
-Other mods of an app (one that clips and adds noise, say) come after this one, so that they see what the app returns.
+On the key generator's node the app is never called. Other mods of an app (one that clips and adds noise, say) come
+after this one, so that they see what the app returns. Apps have functions for messages (``@app.train()``); one of
+Flower's older interface (a ``client_fn`` that returns a NumPyClient) is refused.
 
 The node-config says who this node is:
 
@@ -25,10 +25,11 @@ The node-config says who this node is:
 | `role` | all | "member" (default) or "key-generator" |
 | `home` | all | the folder with the identity and the state of this party, which nobody else can read |
 | `key-generator` | members | the fingerprint of the key generator, told out of band |
-| `members` | key generator | the members file: names and fingerprints, agreed out of band |
-| `minimum-users` | all | sums of fewer members are refused, at least 3 (default 3) |
+| `members-file` | key generator | the members file: names and fingerprints, agreed out of band |
+| `quorum` | all | sums of fewer members are refused, at least 3 (default 3) |
 | `minimum-per-position` | members | sparse sums of fewer members at a position are refused (default 1) |
-| `schemes` | members | the schemes it takes part in, separated by commas (default: all but plain and sharing) |
+| `schemes` | members | the schemes it takes part in, separated by commas (default: all but plain) |
+| `privacy-epsilon` | members | runs that prove no epsilon of at most this much are refused (default: none is) |
 | `insecure` | all | true allows keys of 1024 bits: for tests alone |
 
 *In Flower's simulation* one more mod is needed, and no keys, files or node-configs::
@@ -57,7 +58,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Context, Error, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError, UnknownNameError
@@ -80,15 +81,16 @@ from blindsight.federated.identity import (
     Members,
     answer_hello,
 )
-from blindsight.federated.node import SHARING, GeneratorHandler, MemberHandler
-from blindsight.federated.task import Training, UpdateConfig, propose_update
+from blindsight.federated.node import KeyGeneratorNode, MemberNode
+from blindsight.federated.updates import AppLearner, Training
 from blindsight.files import as_path, exclusive_lock, storage_errors
-from blindsight.learn.rounds import Memory, Proposal
-from blindsight.sums import HIDING_SCHEMES, SCHEMES
+from blindsight.rounds import MIN_MEMBERS, Memory, Task, Update
+from blindsight.sums import HIDING_SCHEMES, SCHEMES, Terms
+from blindsight.sums.messages import weights_digest
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 ClientAppCallable = Callable[[Message, Context], Message]
-Do = Callable[[MemberHandler, tuple[bytes, ...]], list[bytes]]
+Do = Callable[[MemberNode, tuple[bytes, ...]], list[bytes]]
 """What a member does with the parts of a message of some kind, and returns."""
 
 ROLES = (MEMBER_ROLE, GENERATOR_ROLE)
@@ -96,6 +98,7 @@ ROLES = (MEMBER_ROLE, GENERATOR_ROLE)
 _LOG = logging.getLogger("flwr")
 _MEMBERS = "members.toml"  # of a simulation
 _POLL_SECONDS = 0.5
+_RENAMED = {"minimum-users": "quorum", "members": "members-file"}
 _REFUSED = 6  # Flower's code of an error for what a mod does not let through
 
 
@@ -108,8 +111,8 @@ def encrypted_updates(message: Message, context: Context, call_next: ClientAppCa
             return _refused(message, "this node is the key generator: it has no data.")
         return _evaluated(message, context, call_next)
 
-    def contribute(handler: MemberHandler, parts: tuple[bytes, ...]) -> list[bytes]:
-        return [_trained(handler, parts, message, context, call_next)]
+    def contribute(node: MemberNode, parts: tuple[bytes, ...]) -> list[bytes]:
+        return [_trained(node, parts, message, context, call_next)]
 
     return answer(message, context, {"contribute": contribute}, settings_of(context))
 
@@ -136,14 +139,14 @@ def answer(message: Message, context: Context, members_do: Mapping[str, Do], set
     kind = ""
     try:
         kind, parts, _ = unpack(message.content)
-        handler = handler_of(context.node_config, settings)
-        with exclusive_lock(handler.store.path / "lock"):
+        node = node_of(context.node_config, settings)
+        with exclusive_lock(node.store.path / "lock"):
             if kind == "hello":
-                reply = pack(kind, answer_hello(handler.store.identity, handler.role, parts, context.node_id))
-            elif kind in members_do and isinstance(handler, MemberHandler):
-                reply = pack(kind, members_do[kind](handler, parts))
+                reply = pack(kind, answer_hello(node.store.identity, node.role, parts, context.node_id))
+            elif kind in members_do and isinstance(node, MemberNode):
+                reply = pack(kind, members_do[kind](node, parts))
             else:
-                reply = pack(kind, handler.handle(kind, parts))
+                reply = pack(kind, node.handle(kind, parts))
     except (MessageError, PrivacyError) as error:
         _LOG.warning("%s is refused: %s", kind or "a message", error)
         reply = pack(kind, (), error=str(error))
@@ -162,19 +165,19 @@ def _refused(message: Message, sentence: str) -> Message:
 def _evaluated(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
     """Let the app evaluate; what it says when it fails stays here, too."""
     try:
-        return _asked(message, context, call_next, "evaluate")
+        return call_next(message, context)
     except Exception as error:
         _LOG.error("the app failed in evaluation", exc_info=error)
         return _refused(message, f"its app failed in evaluation with a {type(error).__name__}; its log says more.")
 
 
 def _trained(
-    handler: MemberHandler, parts: tuple[bytes, ...], message: Message, context: Context, call_next: ClientAppCallable
+    node: MemberNode, parts: tuple[bytes, ...], message: Message, context: Context, call_next: ClientAppCallable
 ) -> bytes:
     """Let the app train, and return the signed reply.
 
-    The aggregator has signed the call together with its last parts, the digests of the arrays and of all that the app
-    gets: from the same arrays a member learns once, whatever config comes with them.
+    The aggregator has signed the call together with its last parts, the digests of the weights and of all that the app
+    gets: from the same weights a member learns once, however they are written and whatever config comes with them.
     """
     if len(parts) != 4:
         raise MessageError("a call to contribute has four parts.")
@@ -184,46 +187,48 @@ def _trained(
             f"a call to contribute is of the type {MessageType.TRAIN!r}, in no group, so that all members ask the same "
             f"function of their apps; this one came with the type {asked[0]!r} and the group {asked[1]!r}."
         )
-    arrays = RecordDict({name: record for name, record in message.content.array_records.items() if name != PARTS})
-    for part, content in ((parts[2], arrays), (parts[3], message.content)):
-        if not hmac.compare_digest(part, content_digest(content)):
-            raise MessageError("the aggregator has signed another model or config than came with its call.")
+    if not hmac.compare_digest(parts[3], content_digest(message.content)):
+        raise MessageError("the aggregator has signed another model or config than came with its call.")
 
-    def propose(config: bytes, round: int, memory: Memory, seed: int) -> Proposal:
-        update = UpdateConfig.from_bytes(config)
-        terms = handler.member(parts[0].decode()).terms
-        update.check(terms, round)
+    def learn(task: Task, terms: Terms, round: int, memory: Memory) -> Update:
+        records = [record for name, record in message.content.array_records.items() if name != PARTS]
+        weights = weights_digest(value.numpy() for record in records for value in record.values())
+        if not hmac.compare_digest(parts[2], weights):
+            raise MessageError("the aggregator has signed the digest of other weights than came with its call.")
+        learner = AppLearner.of(task)
         try:
-            trained = _learned(message, context, call_next, update)
+            trained = _learned(message, context, call_next, learner)
         except MessageError as error:
-            if update.noise is None:
+            if learner.noise is None:
                 raise
             # Whether training fails may depend on a single picture: under noise nobody is told.
             _LOG.error("this round counts as no change: %s", error)
-            trained = Training(np.zeros(update.noise.dimension))
-        proposal, clipped = propose_update(trained, memory, update, terms, round)
+            trained = Training(np.zeros(learner.numbers))
+        update, clipped = learner.update_of(trained, memory, terms, round)
         if clipped:
             _LOG.warning("%d values of this node are beyond the range of the run and are clipped", clipped)
-        return proposal
+        return update
 
-    return handler.contribute(parts, propose)
+    return node.contribute(parts, learn)
 
 
-def _learned(message: Message, context: Context, call_next: ClientAppCallable, config: UpdateConfig) -> Training:
+def _learned(message: Message, context: Context, call_next: ClientAppCallable, learner: AppLearner) -> Training:
     """Return what the app changed in the arrays it was given, on how many examples, and what it measured."""
     message.content = RecordDict({key: record for key, record in message.content.items() if key not in (HEAD, PARTS)})
     given = ArrayRecord(dict(_model(message.content, "the ServerApp")))  # the app may write into the record it gets
     reply = _app_reply(message, context, call_next)
     returned = aligned(_model(reply, "the ClientApp"), given)
-    metrics = tuple(_metric(reply, name) for name in config.metrics)
-    return Training(flatten(returned) - flatten(given), _examples(reply, config), metrics)
+    metrics = tuple(_metric(reply, name) for name in learner.metrics)
+    return Training(flatten(returned) - flatten(given), _examples(reply, learner), metrics)
 
 
 def _app_reply(message: Message, context: Context, call_next: ClientAppCallable) -> RecordDict:
     """Let the app train; what it says when it fails may tell of its data, so it goes to this node's log alone."""
     try:
-        reply = _asked(message, context, call_next, "fit")
+        reply = call_next(message, context)
     except Exception as error:
+        if isinstance(error, KeyError) and str(error).strip("'").startswith("fitins."):
+            raise MessageError("its app has a client_fn, of Flower's older interface; use @app.train().") from None
         _LOG.error("the app failed in training", exc_info=error)
         raise MessageError(
             f"its app failed in training with a {type(error).__name__}; the node's log says more."
@@ -248,83 +253,61 @@ def _metric(content: RecordDict, key: str) -> float:
     return float(number)
 
 
-def _examples(content: RecordDict, config: UpdateConfig) -> float:
-    """Return the weight that the app gives to its update, one if all owners weigh the same."""
-    if not config.most_examples:
+def _examples(content: RecordDict, learner: AppLearner) -> float:
+    """Return the weight that the app gives to its update, one if all members weigh the same."""
+    if not learner.max_examples:
         return 1.0
-    number = _metric(content, config.weighted_by)
+    number = _metric(content, learner.weighted_by)
     if not 0 < number < math.inf:
-        raise MessageError(f"{config.weighted_by!r} must be above 0: updates are weighed by it; got {number}.")
-    if number > config.most_examples:
-        _LOG.warning("this node's %s count as %d, the most of this run", config.weighted_by, config.most_examples)
+        raise MessageError(f"{learner.weighted_by!r} must be above 0: updates are weighed by it; got {number}.")
+    if number > learner.max_examples:
+        _LOG.warning("this node's %s count as %d, the most of this run", learner.weighted_by, learner.max_examples)
     return number
 
 
-# Apps of Flower's older interface: Flower turns records of certain names into the arguments of fit and evaluate
-
-
-def _asked(message: Message, context: Context, call_next: ClientAppCallable, what: str) -> Message:
-    """Let the app answer; one that looks for the records of the older interface gets those."""
-    given = RecordDict(dict(message.content.items()))
-    try:
-        return call_next(message, context)
-    except KeyError as error:
-        if not any(str(argument).startswith(f"{what}ins.") for argument in error.args):
-            raise
-    (arrays,) = given.array_records.values()
-    config = next(iter(given.config_records.values()), ConfigRecord())
-    unnamed = ArrayRecord([value.numpy() for value in arrays.values()])
-    message.content = RecordDict({f"{what}ins.parameters": unnamed, f"{what}ins.config": config})
-    reply = call_next(message, context)
-    if not reply.has_error():
-        reply.content = _present(reply.content, f"{what}res", list(arrays))
-    return reply
-
-
-def _present(content: RecordDict, kind: str, names: list[str]) -> RecordDict:
-    """Return what fit or evaluate returned as a reply of the present interface."""
-    if content.config_records[f"{kind}.status"]["code"] != 0:
-        raise MessageError(f"its client gives no {kind}: it has no such method, or says that it failed.")
-    metrics: dict[str, Any] = {
-        name: value
-        for name, value in content.config_records[f"{kind}.metrics"].items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
-    metrics["num-examples"] = content.metric_records[f"{kind}.num_examples"]["num_examples"]
-    if f"{kind}.loss" in content.metric_records:
-        metrics["loss"] = content.metric_records[f"{kind}.loss"]["loss"]
-    records: dict[str, Any] = {"metrics": MetricRecord(metrics)}
-    if f"{kind}.parameters" in content.array_records:
-        arrays = [Array(value.numpy()) for value in content.array_records[f"{kind}.parameters"].values()]
-        if len(arrays) != len(names):
-            raise MessageError(f"the model has {len(names)} arrays; fit returned {len(arrays)}.")
-        records["arrays"] = ArrayRecord(dict(zip(names, arrays, strict=True)))
-    return RecordDict(records)
-
-
-def handler_of(config: Mapping[str, Any], settings: tuple[str, ...] = ()) -> MemberHandler | GeneratorHandler:
+def node_of(config: Mapping[str, Any], settings: tuple[str, ...] = ()) -> MemberNode | KeyGeneratorNode:
+    """Return the node that a node-config describes."""
+    refuse_renamed(config, "node-config", _RENAMED)
     role = config.get("role", MEMBER_ROLE)
     if role not in ROLES:
         raise UnknownNameError("role in the node-config", str(role), ROLES)
-    store, minimum = KeyStore(as_path(_needed(config, "home"))), config.get("minimum-users", 3)
-    if not isinstance(minimum, int) or minimum < 3:
-        raise InputError(f"minimum-users must be a whole number of at least 3; got {minimum}.")
+    store, quorum = KeyStore(as_path(_needed(config, "home"))), _count(config, "quorum", MIN_MEMBERS)
     insecure = config.get("insecure", False) is True
     if role == GENERATOR_ROLE:
-        members = Members.read(_needed(config, "members"))
-        return GeneratorHandler(store, members, minimum, insecure)
-    per_position = config.get("minimum-per-position", 1)
-    if not isinstance(per_position, int) or per_position < 1:
-        raise InputError(f"minimum-per-position must be a whole number of at least 1; got {per_position}.")
-    generator, schemes = _needed(config, "key-generator"), _schemes(config)
-    return MemberHandler(store, generator, minimum, schemes, insecure, per_position, settings)
+        return KeyGeneratorNode(store, Members.read(_needed(config, "members-file")), quorum, insecure)
+    epsilon = config.get("privacy-epsilon")
+    if epsilon is not None and not (isinstance(epsilon, int | float) and epsilon > 0):
+        raise InputError(f"privacy-epsilon must be a number above 0; got {epsilon!r}.")
+    return MemberNode(
+        store,
+        _needed(config, "key-generator"),
+        quorum,
+        _schemes(config),
+        insecure,
+        _count(config, "minimum-per-position", 1),
+        epsilon,
+        settings,
+    )
+
+
+def refuse_renamed(config: Mapping[str, Any], what: str, renamed: Mapping[str, str]) -> None:
+    """Refuse settings that have another name now."""
+    for name in renamed.keys() & config.keys():
+        raise InputError(f"{name!r} in the {what} is now {renamed[name]!r}; got {name}={config[name]!r}.")
+
+
+def _count(config: Mapping[str, Any], key: str, least: int) -> int:
+    number = config.get(key, least)
+    if type(number) is not int or number < least:
+        raise InputError(f"{key} must be a whole number of at least {least}; got {number!r}.")
+    return number
 
 
 def _schemes(config: Mapping[str, Any]) -> tuple[str, ...]:
     schemes = tuple(str(config.get("schemes", ",".join(HIDING_SCHEMES))).replace(" ", "").split(","))
     for scheme in schemes:
-        if scheme not in (*SCHEMES, SHARING):
-            raise UnknownNameError("scheme in the node-config", scheme, (*SCHEMES, SHARING))
+        if scheme not in SCHEMES:
+            raise UnknownNameError("scheme in the node-config", scheme, SCHEMES)
     return schemes
 
 
@@ -350,7 +333,7 @@ def simulated_nodes(message: Message, context: Context, call_next: ClientAppCall
     members = Members.read(folder / _MEMBERS)
     own = copy.copy(context)
     if place == count - 1:
-        name, more = KEY_GENERATOR, {"role": GENERATOR_ROLE, "members": str(folder / _MEMBERS)}
+        name, more = KEY_GENERATOR, {"role": GENERATOR_ROLE, "members-file": str(folder / _MEMBERS)}
     else:
         name, more = _name(place), {"key-generator": members.fingerprints[KEY_GENERATOR]}
     own.node_config = {**config, **more, "home": str(_home(folder, name)), "num-partitions": count - 1}

@@ -3,7 +3,8 @@
 *The transport*: names instead of node numbers, responses as they come, nodes that come and go. Every node proves who it
 is before anything else is sent to it (`identity`). A silent node is not waited for, except at the beginning, when
 nobody else is known; it is asked again later, after ever longer pauses. Replies are pulled a few at a time, so
-that the server holds few contributions at once. `GridTransport.traffic` counts what each kind took.
+that the server holds few contributions at once. Every message says by which protocol and version it was made.
+`GridTransport.traffic` counts what each kind took.
 
 *Messages* are all of Flower's type "train": Flower hands a message to an app's mods only if the app has a function for
 its type, and every app that learns has one to train. A record of ours says what they are. Flower carries every record,
@@ -31,6 +32,7 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError, MessageError
+from blindsight.federated import identity
 from blindsight.federated.identity import Directory, Members, PublicIdentity, hello
 from blindsight.sums.engine import Response
 
@@ -50,11 +52,12 @@ _GONE = frozenset({3, 4, 5, 8})  # codes of Flower's errors: message, reply or n
 
 
 def pack(kind: str, parts: Sequence[bytes], *, error: str = "") -> RecordDict:
+    head: dict[str, Any] = {"kind": kind, "error": error}
+    head |= {"protocol": identity.PROTOCOL, "software": identity.software()}
     if sum(map(len, parts)) <= _INLINE:
-        return RecordDict({HEAD: ConfigRecord({"kind": kind, "parts": list(parts), "error": error})})
+        return RecordDict({HEAD: ConfigRecord({"parts": list(parts), **head})})
     arrays = {_key(number): Array("uint8", (len(part),), _BYTES, part) for number, part in enumerate(parts)}
-    head = ConfigRecord({"kind": kind, "parts": len(parts), "error": error})
-    return RecordDict({HEAD: head, PARTS: ArrayRecord(arrays)})
+    return RecordDict({HEAD: ConfigRecord({"parts": len(parts), **head}), PARTS: ArrayRecord(arrays)})
 
 
 def is_ours(content: RecordDict) -> bool:
@@ -62,13 +65,18 @@ def is_ours(content: RecordDict) -> bool:
 
 
 def unpack(content: RecordDict) -> tuple[str, tuple[bytes, ...], str]:
-    """Return kind, parts and error of a message; `MessageError` on anything that `pack` did not make."""
+    """Return kind, parts and error of a message; `MessageError` on anything that `pack` did not make.
+
+    A message of another version is refused as such, except a hello, to which its reader answers with its own.
+    """
     head, arrays = content.get(HEAD), content.get(PARTS, ArrayRecord())
     if not isinstance(head, ConfigRecord) or not isinstance(arrays, ArrayRecord):
         raise MessageError("this is not one of Blindsight's messages.")
     kind, parts, error = head.get("kind"), head.get("parts"), head.get("error")
     if not isinstance(kind, str) or not isinstance(parts, int | list) or not isinstance(error, str):
         raise MessageError("this is not one of Blindsight's messages: its head is damaged.")
+    if kind != "hello":
+        identity.check_protocol(head.get("protocol"), printable(str(head.get("software"))))
     count, held = (parts, len(arrays)) if isinstance(parts, int) else (len(parts), len(parts))
     if not 0 <= count == held <= MOST_PARTS:
         raise MessageError(f"a message announces {count} parts and has {held}.")
@@ -209,9 +217,14 @@ class _Stranger:
 class GridTransport:
     """Carries Blindsight's messages over a Grid to the members of a federation."""
 
-    def __init__(self, grid: Grid, members: Members, *, hello_seconds: float = 60.0) -> None:
-        """Know nobody yet; a node that does not say who it is within `hello_seconds` is refused until it does."""
-        self._grid, self._hello_seconds = grid, hello_seconds
+    def __init__(
+        self, grid: Grid, members: Members, *, hello_seconds: float = 60.0, names: Mapping[int, str] | None = None
+    ) -> None:
+        """Know nobody yet; a node that does not say who it is within `hello_seconds` is refused until it does.
+
+        `names` are those under which nodes were registered at the SuperLink, to complain of them by name.
+        """
+        self._grid, self._hello_seconds, self._names = grid, hello_seconds, names or {}
         self._strangers: dict[int, _Stranger] = {}
         self._arrived: dict[str, Response | None] = {}
         self._kinds: dict[str, str] = {}
@@ -262,7 +275,12 @@ class GridTransport:
                 self.traffic[kind].seconds += time.monotonic() - begun
 
     def complaints(self) -> str:
-        return "".join(f" Node {node}: {sentence}" for node, sentence in self.directory.refused.items())
+        return "".join(f" {sentence}" for sentence in self.refusals())
+
+    def refusals(self) -> list[str]:
+        """Return why nodes are not let in, each with the name or number of the node."""
+        refused = self.directory.refused.items()
+        return [f"Node {node}{f' ({name})' if (name := self._names.get(node)) else ''}: {why}" for node, why in refused]
 
     def _ask(self, node: int, one: _Stranger) -> None:
         one.message, one.due = hello(node), time.monotonic() + self._hello_seconds

@@ -39,7 +39,7 @@ report: DPHE hides *whose* these weights are, and publishes what they are. `open
 withholds weights that fewer than m owners changed. That protects against whoever sees only the sum. An owner subtracts
 its own update first, so for it every count is one less: with m = 2 it still reads the other's weight wherever the two
 of them were alone. m = 3 is needed against members. In block DPHE the rule counts who changed the *block*. Owners that
-send whole blocks, as `learn.sparsity.top_blocks` makes them, are protected alike; a weight that one owner alone changed
+send whole blocks, as `rounds.member.top_blocks` makes them, are protected alike; a weight that one owner alone changed
 in a block of several is shown.
 """
 
@@ -72,11 +72,11 @@ from blindsight.audit.recovery import (
 from blindsight.audit.views import OwnerGuesses, Recorder, guesses_from_view
 from blindsight.crypto.encoding import FixedPoint
 from blindsight.errors import InputError
-from blindsight.learn.sparsity import top_entries
 from blindsight.papers.dphe.settings import attack_unknown_settings
 from blindsight.papers.selective.gradients import recover_layer_input
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
+from blindsight.rounds.member import top_entries
 from blindsight.selective.codec import ParameterLayout
 from blindsight.sums import OWN_SCHEMES, SCHEMES
 from blindsight.sums.scheme import find_scheme

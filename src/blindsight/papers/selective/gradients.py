@@ -44,9 +44,9 @@ from blindsight.audit.gradients import linear_layers, parameter_places
 from blindsight.audit.recovery import RECOVERED, Vector, cosine
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.extras import require, seeded
-from blindsight.learn.sparsity import top_entries
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
+from blindsight.rounds.member import top_entries
 from blindsight.selective.codec import ParameterLayout, SparseUpdate
 
 Update = ArrayLike | SparseUpdate

@@ -17,7 +17,6 @@ from blindsight import client
 from blindsight.data.faces import ATTRIBUTES
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.learn.comparison import installed_schemes
 from blindsight.service.access import note_failure, pictures_of
 from blindsight.service.cameras import MOST_DAYS, Retention
 from blindsight.service.demo import MOST_ROUNDS, PRIVATE, Demos, LiveRun, sift_name
@@ -29,6 +28,7 @@ from blindsight.service.models import Count, HandedOver, Name, addressable, in_d
 from blindsight.service.pages.rendering import COOKIE, LineChart, PageRoute, Pages, check_origin, pages_of
 from blindsight.service.principals import Principal, Role
 from blindsight.sift.stream import Then
+from blindsight.sums.scheme import installed_schemes
 
 _FOR_EVER = "public, max-age=31536000, immutable"
 _FOR_A_MOMENT = "public, max-age=300"

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import DataError, InputError
+from blindsight.federated.flower.mod import refuse_renamed
 from blindsight.federated.identity import KeyStore, Members, server_store
 from blindsight.files import storage_errors
 from blindsight.sums import Patience
 
-Pair = tuple[NDArray[Any], NDArray[Any]]
+_RENAMED = {"users": "members", "minimum-users": "quorum", "absences": "max-absences"}
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,9 @@ class Settings:
     """The settings of a run by name."""
 
     values: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        refuse_renamed(self.values, "run-config", _RENAMED)
 
     def text(self, name: str) -> str:
         return str(self._of(name, str))
@@ -44,7 +48,7 @@ class Settings:
 
     def store(self) -> tuple[KeyStore, Members]:
         """Return the server's key store and the members, of which the server must be one."""
-        members = Members.read(self.path("members"))
+        members = Members.read(self.path("members-file"))
         return server_store(self.path("home"), members), members
 
     def patience(self) -> Patience:

@@ -6,11 +6,12 @@ learned are the persons themselves. Rows are divided first, so that features whi
 public ones alone: what is fitted to private pictures would leave their owners outside of the protocol.
 """
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,19 +24,88 @@ from blindsight.data.partition import Division, Sharing
 from blindsight.errors import DataError, InputError
 from blindsight.files import AnyPath, as_path
 from blindsight.progress import Progress, silent
+from blindsight.validation import check_features
 
 Pair = tuple[NDArray[np.float32], NDArray[np.int64]]
 
+Loader = Callable[[], Any]
+MemberData = Any | Loader
+"""A member's data, for instance a pair of features and labels, or a function without arguments that returns them."""
+
+MIN_MEMBERS = 3
+
 
 @contextmanager
-def speaking_of(owner: str) -> Iterator[None]:
-    """Let a complaint say whose data it is about."""
+def error_context(member: str) -> Iterator[None]:
+    """Begin errors with the name of the member whose data they are about."""
     try:
         yield
     except InputError as error:
-        raise InputError(f"{owner}: {error}") from None
+        raise InputError(f"{member}: {error}") from None
     except DataError as error:
-        raise DataError(f"{owner}: {error}") from error
+        raise DataError(f"{member}: {error}") from error
+
+
+def name_members(members: Mapping[str, MemberData] | Sequence[MemberData]) -> dict[str, Loader]:
+    """Return one data loader per member, keyed by name.
+
+    Unnamed members are called "member 1", "member 2", ... A callable is a loader and is called in every round.
+    """
+    if isinstance(members, Mapping):
+        named = {str(name): data for name, data in members.items()}
+    elif isinstance(members, Sequence):
+        named = {f"member {i}": data for i, data in enumerate(members, start=1)}
+    else:
+        raise InputError(f"members must be a list or a mapping from names to data; got {type(members).__name__}.")
+    if len(named) < MIN_MEMBERS:
+        raise InputError(
+            f"a run needs at least {MIN_MEMBERS} members; got {len(named)}. With two, each could subtract its own from "
+            "the sum. For a single data set call fit(X, y) without public data."
+        )
+    return {name: _loader(data) for name, data in named.items()}
+
+
+def _loader(data: MemberData) -> Loader:
+    def load() -> Any:
+        try:
+            return data() if callable(data) else data
+        except Exception as error:
+            raise DataError(f"its data could not be loaded: {error}") from error
+
+    return load
+
+
+def check_pair(data: Any, dimensions: int | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return checked features, of this width, and one row of labels for each."""
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise InputError("data must be a pair (features, labels).")
+    features, labels = check_features(data[0], dimensions, precision="wide"), np.asarray(data[1])
+    if labels.shape[:1] != (len(features),):
+        raise InputError(f"there must be a label per sample; got labels of shape {labels.shape} for {len(features)}.")
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise InputError("labels must be finite; got NaN or infinity.")
+    return features, labels
+
+
+def check_members_data(
+    loaders: Mapping[str, Loader], check: Callable[[Any], tuple[NDArray[Any], ...]]
+) -> tuple[int, list[str]]:
+    """Check all data before a run; return the number of samples and a fingerprint of each member's data."""
+    samples, prints = 0, []
+    for name, loader in loaders.items():
+        with error_context(name):
+            arrays = check(loader())
+        samples += len(arrays[0])
+        prints.append(_fingerprint(arrays))
+    return samples, prints
+
+
+def _fingerprint(arrays: tuple[NDArray[Any], ...]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        content = array if array.dtype.kind != "O" else array.astype(np.str_)
+        digest.update(f"{content.dtype.str} {content.shape}\n".encode() + np.ascontiguousarray(content).tobytes())
+    return digest.hexdigest()
 
 
 class Prepared(ABC):
@@ -146,7 +216,7 @@ class Sites:
 
         owners = {}
         for name, path in self.owners.items():
-            with speaking_of(name):
+            with error_context(name):
                 owners[name] = read(path)
         test = 0.3 if self.test is None else read(self.test)
         return gather(owners, read(self.public), test=test, attributes=attributes, random_state=random_state)
@@ -173,7 +243,7 @@ def gather(
         | ({"the test collection": test} if isinstance(test, Dataset) else {})
     )
     for name, part in parts.items():
-        with speaking_of(name):
+        with error_context(name):
             if public.labels is not None and not attributes:
                 part.with_label_names(public.label_names)
             else:
@@ -192,7 +262,8 @@ def gather(
             random_state=random_state,
         )
     division = Division(known, tuple(rows[1 : 1 + len(owners)]), held_out, tuple(attributes), tuple(owners))
-    return join(list(parts.values()), public.name), division
+    named = [replace(one, skipped=tuple(f"{name}: {file}" for file in one.skipped)) for name, one in parts.items()]
+    return join(named, "the public and the owners' collections"), division
 
 
 def _targets(dataset: Dataset, attributes: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from blindsight.data import Dataset, PixelFeatures, load
-from blindsight.data.study import Study, divide
+from blindsight.data.sites import Study, divide
 from blindsight.errors import DataError, InputError, UnknownNameError
 
 
