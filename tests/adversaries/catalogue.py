@@ -30,11 +30,11 @@ from blindsight.learn.linear import LinearTraining
 from blindsight.papers import portraits
 from blindsight.papers.dphe.attacks import attack_schemes, attack_singles, leaky_cases
 from blindsight.papers.dphe.coalitions import findings, play
-from blindsight.papers.hashing.mechanisms import phashing_run
+from blindsight.papers.hashing.learners import SDH, KernelHash
+from blindsight.papers.hashing.mechanisms import anchors_finding, phashing_run
 from blindsight.papers.selective import gradients
 from blindsight.search.building import BuildOptions, build_gallery
 from blindsight.search.gallery import Gallery, Source
-from blindsight.search.hashers import SDH, KernelHash
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.releases import Book
 from blindsight.search.symbols import KaryResponse
@@ -453,7 +453,7 @@ def _anchors(weak: bool) -> Finding:
     private, public = (rng.normal(size=(200, 8)).astype(np.float32) for _ in range(2))
     function = SDH(8, anchors=20, random_state=0).fit(private if weak else public, rng.integers(0, 3, 200)).function_
     assert isinstance(function, KernelHash)
-    return index_audit.anchors_finding(function, private)
+    return anchors_finding(function, private)
 
 
 # Sifts

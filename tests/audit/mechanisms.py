@@ -29,12 +29,12 @@ from blindsight.audit.subject import (
 )
 from blindsight.data.features import Standardiser
 from blindsight.dp.mechanisms import GaussianMechanism, LaplaceMechanism
+from blindsight.papers.hashing.flipping import HammingBall, record_beta
 from blindsight.papers.hashing.mechanisms import complements, flipping
 from blindsight.papers.selective.mechanisms import one_upload
 from blindsight.rng import ByteSource, science
 from blindsight.search.central import CentralHasher
 from blindsight.search.codes import Codes
-from blindsight.search.flipping import HammingBall, record_beta
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.symbols import KaryResponse, SubsetSelection
 from blindsight.selective.protection import RecordGaussian, Selection, Sharing, calibrate_participant, calibrate_record

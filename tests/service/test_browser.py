@@ -240,7 +240,7 @@ def test_without_scripts_everything_is_there_and_forms_work(service, open_page):
         page.goto(f"/{tab.lower()}")
         assert page.get_by_role("heading", level=1).is_visible()
     page.goto("/search")
-    assert page.locator(".line-chart polyline").count() == 5
+    assert page.locator(".line-chart polyline").count() == 3
     page.get_by_role("radio", name="1", exact=True).check()
     page.get_by_role("button", name="Show").click()
     assert page.get_by_role("heading", name="Private codes, ε = 1").is_visible()

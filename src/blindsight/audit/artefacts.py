@@ -15,7 +15,7 @@ from blindsight.errors import InputError
 from blindsight.files import AnyPath, as_path
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
-from blindsight.search.gallery import gallery_file
+from blindsight.search.gallery import gallery_file, refuse_older
 from blindsight.sift import fitted
 
 _MODEL, _NETWORK = "model.npz", "network.npz"
@@ -52,6 +52,7 @@ def recognise(path: AnyPath) -> Target:
         raise InputError(f"{path} is not there. Give the folder that {_MADE_BY} wrote.")
     if not path.is_dir():
         return _of_file(path)
+    refuse_older(path)
     marks: dict[Kind, Callable[[Path], bool]] = {
         "run": lambda folder: (folder / ABOUT_RUN).exists(),
         "selective": lambda folder: (folder / ABOUT_SELECTIVE).exists(),

@@ -177,8 +177,16 @@ class Collected:
     def load(self, progress: Progress) -> "Dataset":
         from blindsight.data import load
 
+        register_collections()
         found = load(self.name, path=self.path, count=self.count, random_state=self.seed, progress=progress)
         return tell_skipped(found)
+
+
+def register_collections() -> None:
+    """Make the papers' collections known to `load`."""
+    from blindsight.cli import papers  # which imports this module
+
+    papers.register_collections()
 
 
 which = (

@@ -32,22 +32,21 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from blindsight.data import Dataset, FeaturePipeline, PixelFeatures, extract, load, pipeline
+from blindsight.data import Dataset, FeaturePipeline, PixelFeatures, catalogue, extract, load, pipeline
 from blindsight.data.faces import ATTRIBUTES
 from blindsight.data.sites import Study, divide
 from blindsight.errors import BlindsightError, InputError, MissingExtraError, UnknownNameError
-from blindsight.files import AnyPath, as_path, atomic_writer, cache_folder, storage_errors
+from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.comparison import ComparisonRow, ContestRow, compare, contest, round_costs
 from blindsight.learn.recording import RoleView
 from blindsight.progress import Progress
 from blindsight.report.learning import view_picture
 from blindsight.rounds import RoundReport, Sums
-from blindsight.search import compare as searching
+from blindsight.search import trial as searching
 from blindsight.service.errors import told
-from blindsight.sift.analysis import PolicyMatrix
-from blindsight.sift.study import SiftResult, best_guess, guesses, sift_demo, words
-from blindsight.sift.trial import Sifted, TradeOff, divide_rows
+from blindsight.sift.fit import SiftResult, best_guess, guesses, sift_demo, words
+from blindsight.sift.trial import Sifted, divide_rows
 from blindsight.statement import PrivacyStatement
 from blindsight.sums import SPARSE_SCHEMES
 from blindsight.sums.scheme import installed_schemes
@@ -143,7 +142,8 @@ _KINDS = ("woman indoors", "man indoors", "woman outdoors", "man outdoors")
 def searched(source: DemoData) -> tuple[searching.SearchStudy, Dataset, str]:
     """Return what is searched, divided and with features, its pictures, and what they are in words."""
     size = source.size
-    found = next((name for name in PHOTOS if size.photos and (cache_folder() / name).is_dir()), None)
+    here = {entry.name for entry in catalogue() if entry.is_here()}
+    found = next((name for name in PHOTOS if size.photos and name in here), None)
     if found is None:
         kinds = source.faces.attribute("male").astype(np.int64) + 2 * source.faces.attribute("outdoors")
         faces = replace(source.faces, labels=kinds, label_names=_KINDS, persons=None)
@@ -165,9 +165,9 @@ def png(pixels: NDArray[np.uint8]) -> bytes:
 
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
-PRIVATE = ("codebook", "labelled codebook", "central", "Hamming ball", "flipped bits")  # with a proof, best first
+PRIVATE = ("codebook", "labelled codebook", "central")  # with a proof, best first
 
-_EXACT, _CODES, _PAPER = "features", "ITQ", "PHashing (ITQ)"
+_EXACT, _CODES = "features", "ITQ"
 _DELTA = 1e-6
 _SHOWN = 6  # answers of every search
 _PER_CLASS, _QUERIES = 3, 24  # queries of every class, and in all
@@ -177,7 +177,7 @@ def show_search(source: DemoData, progress: Progress) -> Demo:
     progress("making features", 0, None)
     study, pictures, what = searched(source)
     seed = source.size.seed
-    methods = (_EXACT, _CODES, _PAPER, *PRIVATE)
+    methods = (_EXACT, _CODES, *PRIVATE)
     rows = searching.contest(
         study, epsilons=EPSILONS, delta=_DELTA, methods=methods, random_state=seed, progress=progress
     )
@@ -334,10 +334,6 @@ def _scheme(row: ContestRow, cost: ComparisonRow | None) -> dict[str, Any]:
     return means | _of(row, "score", "seconds", "megabytes") | known | told
 
 
-_BESIDE = ("smiling", "male", "youth", "beard", "hat")  # attributes that fill up the matrices
-_MATRIX = 5
-
-
 def check_policy(public: str, private: str) -> None:
     """Refuse a policy that the drawn faces have no labels for, or that hides what it tells."""
     for name in (public, private):
@@ -349,19 +345,15 @@ def check_policy(public: str, private: str) -> None:
 
 def show_sift(source: DemoData, public: str, private: str, progress: Progress) -> Demo:
     check_policy(public, private)
-    others = [name for name in _BESIDE if name not in (public, private)][: _MATRIX - 2]
     progress("drawing faces", 0, None)
     result = sift_demo(
         source.faces,
         source.features,
         public=public,
         private=private,
-        others=others,
         random_state=source.size.seed,
         progress=progress,
     )
-    assert result.trade_off is not None
-    assert result.matrix is not None
     assert result.faces is not None
     pictures = {f"face-{number}.png": png(face) for number, face in enumerate(result.faces)}
     groups = [("everything: raw features", guesses(result.before))]
@@ -382,8 +374,6 @@ def show_sift(source: DemoData, public: str, private: str, progress: Progress) -
             }
             for given, found in groups
         ],
-        "trade_off": _trade_off(result.trade_off),
-        "matrix": _matrix(result.matrix),
     }
     return Demo(plain(data), pictures)
 
@@ -399,38 +389,6 @@ def _sift(result: SiftResult, number: int, one: Sifted) -> dict[str, Any]:
         "at_most": 0.5 + found.bound,
         "consent": result.consent(one),
         "statement": found.statement.to_dict(),
-    }
-
-
-def _trade_off(found: TradeOff) -> dict[str, Any]:
-    return {
-        "raw": float(np.mean(list(found.raw.values()))),
-        "best": None if found.best is None else _point(*found.best),
-        "curves": [
-            {"name": _lambda(privacy), "points": [_point(privacy, one) for one in curve]}
-            for privacy, curve in sorted(found.curves.items())
-        ],
-    }
-
-
-def _point(privacy: float, one: Sifted) -> dict[str, Any]:
-    figures = {"k": one.numbers, "lambda": _lambda(privacy), "hidden": 0.5 + one.priv_loss}
-    return figures | _of(one, "told", "verdict")
-
-
-def _lambda(privacy: float) -> str:
-    return "∞" if math.isinf(privacy) else f"{privacy:g}"
-
-
-def _matrix(matrix: PolicyMatrix) -> dict[str, Any]:
-    return {
-        "names": list(matrix.names),
-        "correlation": matrix.entanglement.correlation.tolist(),
-        "overlap": matrix.entanglement.overlap.tolist(),
-        "pub_loss": matrix.figures("pub_loss").tolist(),
-        "priv_loss": matrix.figures("priv_loss").tolist(),
-        "accepted": matrix.accepted,
-        "policies": len(matrix.cells),
     }
 
 
@@ -533,7 +491,7 @@ class LiveRuns:
         run.events.append(Event("end", {"what": ending, "done": len(run.seen), "total": run.rounds}))
 
 
-FORMAT = 2  # rises whenever earlier demos can no longer be shown
+FORMAT = 3  # rises whenever earlier demos can no longer be shown
 
 _FIXED: dict[str, Callable[[DemoData, Progress], Demo]] = {
     "search": show_search,

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.dp.journal import Journal
-from blindsight.errors import BlindsightError, CorruptFileError, UnknownNameError
+from blindsight.errors import BlindsightError, CorruptFileError, InputError, UnknownNameError
 from blindsight.files import read_arrays, write_arrays
 from blindsight.sift.adaptive import RowPrints, Tries
 from blindsight.sift.attackers import chosen_attackers
@@ -55,9 +55,9 @@ class Terms:
     verification_set: str
     verifier: str
     """From `verifier_name`: attackers by their names, threshold, confidence, seed; no attackers where certified."""
-    reference: str = ""
-    """The digest of the rows that the support and hardened sifts were fitted to, which `verification_set` covers, too;
-    empty in older records, where those were the verification rows themselves."""
+    reference: str
+    """The digest of the rows that the support and hardened sifts were fitted to, which `verification_set` covers, too.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "private", tuple(self.private))  # a list, where it was read
@@ -399,10 +399,16 @@ class SiftStore:
         self._symbols[one.person] = known
 
     def symbols(self, person: str) -> list[PermanentSymbol]:
-        """In the order in which they were drawn."""
+        """In the order in which they were drawn; a file of an older version, which lacks their frames, is refused."""
         if self._folder is None or not (path := self._symbols_path(self._folder, person)).exists():
             return self._symbols.get(person, [])
-        return [PermanentSymbol(**one) for one in read_arrays(path, _SYMBOLS)[0]["symbols"]]
+        try:
+            return [PermanentSymbol(**one) for one in read_arrays(path, _SYMBOLS)[0]["symbols"]]
+        except (KeyError, TypeError, InputError) as error:
+            raise CorruptFileError(
+                f"{path} holds no usable permanent symbols, or those of an older version ({error}). They stay released "
+                "and are not drawn again; `Platform.forget` deletes all that was kept of the person."
+            ) from None
 
     def forget(self, person: str, grants: Iterable[int]) -> None:
         """Delete what was released about a person: last releases of grants, and permanent symbols."""

@@ -35,7 +35,7 @@ from blindsight.service.errors import Refusal, status_of, told
 from blindsight.service.gateway import Gateway
 from blindsight.service.principals import Principal, Principals
 from blindsight.service.settings import ServiceSettings
-from blindsight.sift.study import words
+from blindsight.sift.fit import words
 from blindsight.statement import PrivacyStatement
 
 COOKIE = "blindsight_session"
@@ -151,15 +151,6 @@ class LineChart:
         )
 
 
-def tint(value: float | None, strongest: float) -> int:
-    """Return how strongly a cell of a matrix is coloured, 0 to 5.
-
-    >>> tint(0.0, 1.0), tint(-0.5, 1.0), tint(3.0, 1.0), tint(None, 1.0)
-    (0, 3, 5, 0)
-    """
-    return 0 if value is None else min(5, round(5 * abs(value) / strongest + 1e-9))
-
-
 def bar(value: float, low: float = 0.45, high: float = 1.0) -> float:
     """Return where a balanced accuracy stands on a scale of 0 to 100.
 
@@ -182,7 +173,7 @@ class Pages:
         self.gateway, self.demos, self.principals, self.settings = gateway, demos, principals, settings
         self.sessions = Sessions(principals)
         self._environment = _environment()
-        self._environment.globals.update(static=self._static_address, tabs_for=_tabs_for, bar=bar, tint=tint)
+        self._environment.globals.update(static=self._static_address, tabs_for=_tabs_for, bar=bar)
         self._environment.globals.update(inline=self._inline)
 
     def visitor(self, request: Request) -> Principal | None:

@@ -167,7 +167,6 @@ def _shown_sift(
         name=name,
         demo=demo,
         state=pages.demos.state(name),
-        charts=() if demo is None else trade_off_charts(demo),
         desk=own,
     )
 
@@ -314,35 +313,6 @@ def own_log(owner: AnOwner, pages: ThePages) -> Response:
             after = entries[-1].position
 
     return StreamingResponse(lines(), media_type="application/jsonl")
-
-
-def trade_off_charts(demo: dict[str, Any]) -> tuple[LineChart, LineChart]:
-    """Return what the app reads, and what an attacker reads, against K: a line per lambda."""
-    found = demo["trade_off"]
-    numbers = sorted({point["k"] for curve in found["curves"] for point in curve["points"]})
-
-    def chart(figure: str, who: str, levels: dict[str, float]) -> LineChart:
-        lines = {}
-        for curve in found["curves"]:
-            by_number = {point["k"]: point[figure] for point in curve["points"]}
-            lines[f"λ = {curve['name']}"] = [by_number.get(number) for number in numbers]
-        ends = "; ".join(f"{name}: {values[0]:.2f} to {values[-1]:.2f}" for name, values in lines.items())
-        return LineChart(
-            x=numbers,
-            ticks=[str(number) for number in numbers],
-            lines=lines,
-            levels=levels,
-            x_label="numbers let out, K",
-            y_label="balanced accuracy",
-            low=0.4,
-            high=1.0,
-            alt=f"What {who} reads against K. {ends}.",
-        )
-
-    return (
-        chart("told", "the app", {"raw features": found["raw"]}),
-        chart("hidden", "an attacker", {"allowed": 0.5 + demo["threshold"], "blind": 0.5}),
-    )
 
 
 # --- search ---

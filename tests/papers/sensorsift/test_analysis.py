@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from blindsight.data.pixels import PixelFeatures, planes
 from blindsight.errors import InputError
-from blindsight.sift.analysis import (
+from blindsight.papers.sensorsift.analysis import (
     attribute_regions,
     correlations,
     cosines,
@@ -24,10 +24,11 @@ from blindsight.sift.analysis import (
     regress,
     sift_regions,
 )
+from blindsight.papers.sensorsift.compare import trade_off
 from blindsight.sift.attackers import Attacker
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
-from blindsight.sift.trial import Trial, trade_off
+from blindsight.sift.trial import Trial
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 

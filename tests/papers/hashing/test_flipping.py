@@ -1,4 +1,4 @@
-"""Mechanisms on codes and symbols keep their stated probabilities and losses: enumeration, exact oracles, simulation.
+"""Mechanisms on codes keep their stated probabilities and losses: enumeration, exact oracles, simulation.
 
 Statistical tests are seeded and fail by chance with probability below 1e-6 each (over the choice of the seed).
 """
@@ -6,10 +6,9 @@ Statistical tests are seeded and fail by chance with probability below 1e-6 each
 import inspect
 import math
 import os
-from collections import Counter
 from decimal import Context, Decimal
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -20,30 +19,27 @@ from scipy import stats
 
 from blindsight.dp.mechanisms import flip_loss
 from blindsight.errors import InputError
-from blindsight.rng import seeded_bytes
-from blindsight.search import flipping
-from blindsight.search.codes import hamming, pack, unpack
-from blindsight.search.flipping import (
+from blindsight.papers.hashing import flipping
+from blindsight.papers.hashing.flipping import (
     SMALLEST_PAPER_EPSILON,
     HammingBall,
     bit_loss,
     categorical,
     flip,
     grid_beta,
-    odds,
     paper_beta,
-    random_subsets,
     record_beta,
     record_loss,
     response_beta,
 )
-from blindsight.search.symbols import KaryResponse, SubsetSelection
+from blindsight.rng import seeded_bytes
+from blindsight.search.codes import hamming, pack, unpack
+from blindsight.search.symbols import KaryResponse, odds
 
 FALSE_ALARM = 1e-6
 BUDGETS = [0.1, 1.0, 8.0]
 EPSILONS = [1e-9, 0.02, 1.0, 8.0, 700.0]
 SMALL_CODES = list(product((0, 1), repeat=4))
-SELECTIONS = [(4, 1), (5, 2), (6, 5)]
 
 
 def decimal_exp(epsilon):
@@ -56,20 +52,11 @@ def chance(truth, released, beta):
     return math.prod(beta if a != b else 1 - beta for a, b in zip(truth, released, strict=True))
 
 
-def subset_chance(mechanism, truth, subset):
-    """Return how likely a set is released, from how it is drawn: hold the truth or not, then any such set."""
-    k, size = mechanism.k, mechanism.size
-    if truth in subset:
-        return mechanism.truth / math.comb(k - 1, size - 1)
-    return (1 - mechanism.truth) / math.comb(k - 1, size)
-
-
 # --- probabilities from budgets ---
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_odds_are_just_below_the_exponential_and_no_smaller_beta_keeps_the_budget_of_a_bit(epsilon):
-    assert 0 < 1 - odds(epsilon) / decimal_exp(epsilon) < Fraction(1, 2**126)
+def test_no_smaller_beta_keeps_the_budget_of_a_bit(epsilon):
     beta = Fraction(response_beta(epsilon))
     assert 0 < beta <= Fraction(1, 2)
     assert (1 - beta) / beta <= decimal_exp(epsilon)
@@ -135,27 +122,8 @@ def test_hamming_ball_loses_epsilon_over_all_releases_and_neighbours(bits, radiu
     assert math.log(worst) == pytest.approx(mechanism.loss, abs=1e-9)
 
 
-@pytest.mark.parametrize("epsilon", BUDGETS)
-def test_symbols_lose_epsilon_over_all_releases_and_neighbours(epsilon):
-    for k in (2, 3, 10):
-        mechanism = KaryResponse(k, epsilon)
-        # What is drawn is exactly e^epsilon rounded down away from uniform, and the table says the same in floats.
-        assert mechanism.truth / ((1 - mechanism.truth) / (k - 1)) == odds(epsilon)
-        table = mechanism.probabilities()
-        assert table.sum(axis=1) == pytest.approx(np.ones(k))
-        assert np.log(table[:, None] / table[None]).max() == pytest.approx(mechanism.loss, abs=1e-9)
-    for k, size in SELECTIONS:
-        mechanism, subsets = SubsetSelection(k, epsilon, size), list(combinations(range(k), size))
-        law = [[subset_chance(mechanism, truth, subset) for subset in subsets] for truth in range(k)]
-        assert {sum(row) for row in law} == {1}
-        worst = max(a / b for column in zip(*law, strict=True) for a in column for b in column)
-        assert worst == odds(epsilon)
-        assert math.log(worst) == pytest.approx(mechanism.loss, abs=1e-9)
-
-
 def test_special_cases_agree():
     assert float(1 - KaryResponse(2, 1.3).truth) == pytest.approx(response_beta(1.3), rel=1e-14)
-    assert SubsetSelection(7, 1.3, 1).truth == KaryResponse(7, 1.3).truth
     assert float(HammingBall(1, 1.3)._chances[1]) == pytest.approx(response_beta(1.3), rel=1e-14)
     for epsilon in (1.0, 4.0, 8.0):  # long codes keep more than flips do
         assert HammingBall(48, epsilon).expected_distance < 48 * record_beta(epsilon, 48)
@@ -169,20 +137,6 @@ def test_distances_are_what_the_density_says_and_the_default_radius_keeps_most_b
     for bits, epsilon in product((1, 8, 48), (0.01, 4.0, 30.0)):
         distances = [HammingBall(bits, epsilon, radius).expected_distance for radius in range(bits)]
         assert HammingBall(bits, epsilon).radius == distances.index(min(distances))
-
-
-@pytest.mark.parametrize("k", [2, 10, 33])
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 4.0, 700.0])
-def test_default_size_has_the_least_variance(k, epsilon):
-    def variance(size):
-        """Return that of the estimate (share of sets with the symbol - q) / (p - q) from one set, symbols uniform."""
-        p = float(SubsetSelection(k, epsilon, size).truth)
-        q = ((size - 1) * p + size * (1 - p)) / (k - 1)
-        return size / k * (1 - size / k) / (p - q) ** 2
-
-    best = SubsetSelection(k, epsilon).size
-    assert variance(best) <= min(variance(size) for size in range(1, k)) * (1 + 1e-9)
-    assert abs(best - max(1.0, k / (math.exp(epsilon) + 1))) < 1
 
 
 # --- the draws ---
@@ -219,19 +173,11 @@ def test_categorical_decides_by_further_digits_only_where_a_bound_continues():
         assert categorical(close, 1, replay(2**63, second)).tolist() == [drawn]
 
 
-def test_categorical_and_random_subsets_follow_their_law():
+def test_categorical_follows_its_law():
     law = np.array([1, 2, 3, 0, 4]) / 10
     counts = np.bincount(categorical([Fraction(i, 10) for i in (1, 3, 6, 6, 10)], 20_000, seeded_bytes(4)))
     assert counts[3] == 0
     assert stats.chisquare(counts[law > 0], 20_000 * law[law > 0]).pvalue > FALSE_ALARM
-    sizes = np.repeat(np.arange(6), 5_000)
-    drawn = random_subsets(sizes, 5, seeded_bytes(3))
-    assert np.array_equal(drawn.sum(axis=1), sizes)
-    codes = drawn @ (1 << np.arange(5))
-    for size in range(1, 5):
-        counts = np.bincount(codes[sizes == size], minlength=32)
-        assert stats.chisquare(counts[counts > 0]).pvalue > FALSE_ALARM / 4
-        assert (counts > 0).sum() == math.comb(5, size)
 
 
 @pytest.mark.parametrize("beta", [0.0, 1e-5, 0.018, math.exp(-1), 0.98, 1.0])
@@ -285,22 +231,6 @@ def test_balls_around_long_codes_follow_distance_and_spread_evenly(bits, epsilon
         assert stats.binomtest(int(flips[:, position].sum()), n, wrong).pvalue > FALSE_ALARM / bits
 
 
-def test_released_symbols_and_subsets_follow_their_law():
-    n, source = 10_000, seeded_bytes(7)
-    for k, epsilon in ((2, 1.0), (10, 4.0)):
-        mechanism = KaryResponse(k, epsilon)
-        for truth in (0, k - 1):
-            counts = np.bincount(mechanism.release(np.full(n, truth), source=source), minlength=k)
-            assert stats.chisquare(counts, n * mechanism.probabilities()[truth]).pvalue > FALSE_ALARM / 4
-    for (k, size), epsilon in product(SELECTIONS, (0.1, 2.0)):
-        mechanism, subsets = SubsetSelection(k, epsilon, size), list(combinations(range(k), size))
-        released = mechanism.release(np.full(n, k - 1), source=source)
-        counts = Counter(tuple(np.flatnonzero(row).tolist()) for row in released)
-        assert set(counts) <= set(subsets)
-        law = [n * float(subset_chance(mechanism, k - 1, subset)) for subset in subsets]
-        assert stats.chisquare([counts[subset] for subset in subsets], law).pvalue > FALSE_ALARM / 6
-
-
 @settings(deadline=None, max_examples=40)
 @given(st.data(), st.integers(1, 80), st.integers(0, 9), st.floats(0.01, 20))
 def test_codes_keep_their_shape_and_padding_and_the_input_is_left_alone(data, bits, n, epsilon):
@@ -317,26 +247,6 @@ def test_codes_keep_their_shape_and_padding_and_the_input_is_left_alone(data, bi
     assert np.array_equal(codes, before)
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.data(), st.integers(2, 40), st.floats(0.01, 20))
-def test_symbols_keep_their_shape_and_range_and_the_input_is_left_alone(data, k, epsilon):
-    shape = data.draw(st.sampled_from([(0,), (5,), (2, 3), ()]))
-    kind = data.draw(st.sampled_from([np.uint8, np.int32, np.int64]))
-    symbols = data.draw(arrays(kind, shape, elements=st.integers(0, k - 1)))
-    before = symbols.copy()
-    symbols.flags.writeable = False
-    released = KaryResponse(k, epsilon).release(symbols, source=seeded_bytes(1))
-    assert (released.dtype, released.shape) == (np.int64, shape)
-    assert ((released >= 0) & (released < k)).all()
-    assert np.array_equal(released, KaryResponse(k, epsilon).release(symbols, source=seeded_bytes(1)))
-    selection = SubsetSelection(k, epsilon)
-    subsets = selection.release(symbols.ravel(), source=seeded_bytes(1))
-    assert (subsets.dtype, subsets.shape) == (np.bool_, (symbols.size, k))
-    assert (subsets.sum(axis=1) == selection.size).all()
-    assert np.array_equal(subsets, selection.release(symbols.ravel(), source=seeded_bytes(1)))
-    assert np.array_equal(symbols, before)
-
-
 def test_certain_flips():
     for bits in (3, 48, np.int64(77)):
         truth = np.random.default_rng(0).integers(0, 2, (50, bits)).astype(bool)
@@ -351,8 +261,6 @@ def test_certain_flips():
     [
         (flip, (np.zeros((4, 8), np.uint8), 64, 0.5)),
         (HammingBall(64, 1.0).release, (np.zeros((20, 8), np.uint8),)),
-        (KaryResponse(16, 0.1).release, (np.zeros(200, np.int64),)),
-        (SubsetSelection(16, 0.1).release, (np.zeros(200, np.int64),)),
     ],
 )
 def test_randomness_is_the_systems_unless_injected(release, input):
@@ -420,8 +328,7 @@ def test_uniform_debiasing_never_changes_a_ranking(seed, beta):
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, math.nan, math.inf])
 def test_what_is_no_budget_and_no_probability_is_refused(wrong):
-    makers = [lambda e: HammingBall(8, e), lambda e: KaryResponse(4, e), lambda e: SubsetSelection(4, e)]
-    for refuse in (odds, paper_beta, response_beta, lambda e: record_beta(e, 48), *makers):
+    for refuse in (paper_beta, response_beta, lambda e: record_beta(e, 48), lambda e: HammingBall(8, e)):
         with pytest.raises(InputError, match="epsilon"):
             refuse(wrong)
     if wrong:
@@ -439,23 +346,8 @@ def test_what_is_no_budget_and_no_probability_is_refused(wrong):
         (lambda: HammingBall(0, 1.0), "bits"),
         *((lambda radius=radius: HammingBall(8, 1.0, radius), "radius") for radius in (-1, 8, 1.5, True)),
         (lambda: HammingBall(8, 1.0).release(np.zeros((3, 2), np.uint8)), "uint8"),
-        *((lambda k=k: KaryResponse(k, 1.0), "k must") for k in (1, -2, 2.0, True)),
-        (lambda: SubsetSelection(1, 1.0), "k must"),
-        *((lambda size=size: SubsetSelection(4, 1.0, size), "size") for size in (0, 4, 1.5, True)),
-        (lambda: SubsetSelection(4, 1.0, 2).release(np.zeros((2, 2), np.int64)), "shape"),
     ],
 )
 def test_parameters_without_a_guarantee_and_what_does_not_fit_are_refused(call, named):
     with pytest.raises(InputError, match=named):
         call()
-
-
-@pytest.mark.parametrize("mechanism", [KaryResponse(4, 1.0), SubsetSelection(4, 1.0)])
-def test_what_is_no_symbol_is_refused_without_telling_it(mechanism):
-    for wrong in ([1.0], [True], ["a"], [math.nan]):
-        with pytest.raises(InputError, match="whole numbers"):
-            mechanism.release(wrong)
-    for outside in ([0, 97], [-97], np.array([2**64 - 97], np.uint64)):
-        with pytest.raises(InputError, match=r"\[0, 3\]") as refusal:
-            mechanism.release(outside)
-        assert "97" not in str(refusal.value)

@@ -1,11 +1,9 @@
-"""Comparison of all ways to search one collection: how much they find, what they claim, and what is proven.
+"""Comparison of ways to search one collection: how much each finds, what it claims, and what is proven.
 
-`METHODS` are in four groups. *Nothing hidden*: features, and codes by learners without or with public classes (networks
-only if named). *The paper*: PHashing and PITQ as published, whose epsilon is far from that of a record. *A record is
-protected wherever its code goes* (local): flipped bits, the Hamming ball, and symbols of a codebook, all made by
-functions learned from public pictures (or shipped, if named: for embedding features). *The collection is protected, its
-codes stay at home* (central): only a differentially private hash function is shown, learned from the private pictures,
-or from a public start.
+`METHODS` is a registry to which other modules add (`register`). Here: exact features and open codes (nothing is
+hidden); symbols of a codebook learned from public pictures or shipped (*local*: a record is protected wherever its code
+goes); codes of a differentially private hash function, from the private pictures or a public start (*central*: the
+collection is protected, its codes stay at home).
 
 `SearchStudy` divides a collection into public pictures, private ones that are indexed, and queries, which look for
 pictures of their class or, in a collection without classes, of their person. No picture is in two parts, and nobody on
@@ -16,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +28,17 @@ from blindsight.errors import DataError, InputError, UnknownNameError
 from blindsight.progress import Progress, silent
 from blindsight.search.central import CentralHasher
 from blindsight.search.codebook import shipped_codebook
-from blindsight.search.evaluation import CodeSearcher, FeatureSearcher, Ranking, Searcher, SymbolSearcher
-from blindsight.search.flipping import HammingBall, flip, paper_beta, record_beta, record_loss
+from blindsight.search.evaluation import (
+    CodeSearcher,
+    FeatureSearcher,
+    Ranking,
+    Searcher,
+    SymbolSearcher,
+    ground_truth,
+)
 from blindsight.search.function import Floats, HashLearner, LinearHash
-from blindsight.search.hashers import ITQ, KSH, LSH, SDH, SH
+from blindsight.search.itq import ITQ
 from blindsight.search.localmode import LocalHasher
-from blindsight.search.published import PITQ, PHashing
 from blindsight.statement import PrivacyStatement
 
 Rows = NDArray[np.int64]
@@ -74,7 +77,7 @@ class SearchStudy(Prepared):
     @classmethod
     def of(cls, dataset: Dataset, features: Floats, division: Division) -> Self:
         """Put a collection's features where its rows belong; a query without anything to find is left out."""
-        shown, (indexed,), queries = sought(dataset), division.owners, division.held_out
+        shown, (indexed,), queries = ground_truth(dataset), division.owners, division.held_out
         findable = np.isin(shown[queries], shown[indexed])
         if not findable.any():
             raise DataError(f"no query of {dataset.name} has anything to find among the indexed pictures.")
@@ -82,20 +85,11 @@ class SearchStudy(Prepared):
         return cls(dataset.name, *(Part(features[rows], shown[rows], rows) for rows in parts))
 
 
-def sought(dataset: Dataset) -> Rows:
-    """Return what two pictures must have in common to be a right answer: their class or, without classes, person."""
-    if dataset.labels is not None:
-        return dataset.labels
-    if dataset.persons is not None:
-        return dataset.persons
-    raise DataError(f"{dataset.name} has neither classes nor persons, so no answer can be told right from wrong.")
-
-
 def divide(dataset: Dataset, *, queries: int = 500, public: float = 0.5, random_state: int = 0) -> Division:
     """Divide a collection: a share of it public, then `queries`, and the rest indexed for one owner."""
     persons = dataset.persons if dataset.labels is None else None
     return partition.divide(
-        sought(dataset),
+        ground_truth(dataset),
         public=public,
         held_out=queries,
         persons=persons,
@@ -104,11 +98,6 @@ def divide(dataset: Dataset, *, queries: int = 500, public: float = 0.5, random_
     )
 
 
-Group = Literal["nobody", "the paper", "local", "central"]
-
-_NETWORKS = ("DPSH", "DSH", "HashNet", "ADSH")
-_IF_NAMED = (*_NETWORKS, "shipped codebook")
-_LABELLED = ("KSH", "SDH", "labelled codebook")
 _SHOWN = 6  # queries
 _STRIP = 5  # answers to each of them
 
@@ -118,7 +107,7 @@ class ContestRow:
     """One way to search: the epsilon asked for (None where nothing is hidden), what it found, and what is proven."""
 
     method: str
-    group: Group
+    group: str  # who is protected: nobody, every record (local) or the collection (central)
     epsilon: float | None
     ranking: Ranking
     searcher: Searcher
@@ -128,13 +117,6 @@ class ContestRow:
     def score(self) -> float:
         """Mean average precision over the whole ranking."""
         return self.ranking.mean_average_precision
-
-    @property
-    def at_best(self) -> float | None:
-        """What a record would lose by the paper's flips if at least the hash function were public; None elsewhere."""
-        if self.method != "PHashing (ITQ)" or self.epsilon is None or not isinstance(self.searcher, CodeSearcher):
-            return None
-        return record_loss(paper_beta(self.epsilon), self.searcher.function.bits)
 
     @property
     def proven(self) -> float:
@@ -193,16 +175,39 @@ class SearchResult:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class Entry:
+    """What a method is given: a budget, and the pictures it may learn from."""
+
     study: SearchStudy
     bits: int
     epsilon: float
     delta: float
     random_state: int
 
+    def itq(self, bits: int) -> ITQ:
+        return ITQ(bits, random_state=self.random_state)
+
 
 Answer = tuple[Searcher, PrivacyStatement | None]
-Method = Callable[[_Entry], Answer]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to search; `labelled` ones learn the classes of public pictures, others run only `if_named`."""
+
+    group: str
+    search: Callable[[Entry], Answer]
+    labelled: bool = False
+    if_named: bool = False
+
+
+METHODS: dict[str, Method] = {}
+
+
+def register(name: str, method: Method) -> None:
+    """Make a way to search known to `contest`; a name has one meaning."""
+    if METHODS.setdefault(name, method) != method:
+        raise InputError(f"a way to search called {name!r} is registered already. Choose another name.")
 
 
 def contest(
@@ -229,16 +234,15 @@ def contest(
     runs = [
         (name, epsilon)
         for name in methods or _suited(study)
-        for epsilon in ([None] if METHODS[name][0] == "nobody" else epsilons)
+        for epsilon in ([None] if METHODS[name].group == "nobody" else epsilons)
     ]
     rows = []
     for done, (name, epsilon) in enumerate(runs):
         progress("comparing searches", done, len(runs))
-        entry = _Entry(study, min(bits, study.indexed.features.shape[1]), epsilon or 1.0, delta, random_state)
-        group, method = METHODS[name]
-        searcher, statement = method(entry)
+        entry = Entry(study, min(bits, study.indexed.features.shape[1]), epsilon or 1.0, delta, random_state)
+        searcher, statement = METHODS[name].search(entry)
         ranking = searcher.evaluate(study.queries.features, study.queries.labels, study.indexed.labels)
-        rows.append(ContestRow(name, group, epsilon, ranking, searcher, statement))
+        rows.append(ContestRow(name, METHODS[name].group, epsilon, ranking, searcher, statement))
     progress("comparing searches", len(runs), len(runs))
     return rows
 
@@ -246,43 +250,17 @@ def contest(
 def _suited(study: SearchStudy) -> list[str]:
     """Return all that need not be named; those that learn public labels only if kinds are neither too many nor few."""
     labelled = 2 <= len(np.unique(study.public.labels)) <= len(study.public) // 2
-    return [name for name in METHODS if name not in _IF_NAMED and (labelled or name not in _LABELLED)]
+    return [name for name, one in METHODS.items() if not one.if_named and (labelled or not one.labelled)]
 
 
-def _codes(entry: _Entry, learner: Callable[..., HashLearner], *, labelled: bool = False) -> Answer:
+def search_codes(entry: Entry, learner: HashLearner, *, labelled: bool = False) -> Answer:
     """Search codes of a function learned from the indexed pictures, or from the public ones and their classes."""
     features, public = entry.study.indexed.features, entry.study.public
-    chosen = {} if learner is SH else {"random_state": entry.random_state}
-    learned = learner(entry.bits, **chosen)
-    function = (learned.fit(public.features, public.labels) if labelled else learned.fit(features)).function_
+    function = (learner.fit(public.features, public.labels) if labelled else learner.fit(features)).function_
     return CodeSearcher(function, function(features)), None
 
 
-def _deep(entry: _Entry, name: str) -> Answer:
-    from blindsight.search import deep  # with the extra `deep`
-
-    return _codes(entry, getattr(deep, name), labelled=True)
-
-
-def _published(entry: _Entry, hasher: PHashing | PITQ) -> Answer:
-    hasher.fit(entry.study.indexed.features)
-    return CodeSearcher(hasher.function_, hasher.codes_), hasher.statement_
-
-
-def _noisy(entry: _Entry, *, ball: bool) -> Answer:
-    """Codes of so few bits that something survives: about epsilon in a Hamming ball, half as many of flipped ones."""
-    bits = max(1 + ball, min(entry.bits, round(entry.epsilon / (1 if ball else 2))))
-    function = _itq(entry, bits).fit(entry.study.public.features).function_
-    codes = function(entry.study.indexed.features)
-    if ball:
-        mechanism = HammingBall(bits, entry.epsilon)
-        return CodeSearcher(function, mechanism.release(codes)), _record_statement(str(mechanism), mechanism.loss)
-    what = f"randomised response on each of {bits} bits, epsilon / {bits} each"
-    flipped = flip(codes, bits, record_beta(entry.epsilon, bits))
-    return CodeSearcher(function, flipped), _record_statement(what, entry.epsilon)
-
-
-def _local(entry: _Entry, *, labelled: bool = False, shipped: bool = False) -> Answer:
+def _local(entry: Entry, *, labelled: bool = False, shipped: bool = False) -> Answer:
     hasher, public = LocalHasher(entry.epsilon, random_state=entry.random_state), entry.study.public
     if shipped:
         codebook, found = shipped_codebook(), public.features.shape[1]
@@ -294,11 +272,11 @@ def _local(entry: _Entry, *, labelled: bool = False, shipped: bool = False) -> A
     return SymbolSearcher(hasher, hasher.release(entry.study.indexed.features)), hasher.statement()
 
 
-def _central(entry: _Entry, *, started: bool = False) -> Answer:
+def _central(entry: Entry, *, started: bool = False) -> Answer:
     """Central mode; the usual length of public rows is where private ones are clipped."""
     features, public = entry.study.indexed.features, entry.study.public.features
     bits = min(entry.bits, len(public) - 1) if started else entry.bits
-    start = _itq(entry, bits).fit(public).function_ if started else None
+    start = entry.itq(bits).fit(public).function_ if started else None
     assert start is None or isinstance(start, LinearHash)
     hasher = CentralHasher(
         entry.epsilon,
@@ -312,44 +290,13 @@ def _central(entry: _Entry, *, started: bool = False) -> Answer:
     return CodeSearcher(hasher.function_, hasher.transform(features)), hasher.statement_
 
 
-def _record_statement(mechanism: str, epsilon: float) -> PrivacyStatement:
-    return PrivacyStatement(
-        guarantee="differential privacy",
-        mechanism=mechanism,
-        unit="record",
-        epsilon=epsilon,
-        delta=0.0,
-        randomness="operating system",
-        neighbours="replace",
-        accountant="exact",
-        who_sees={"holder of the index": "the released codes and the public hash function", "owner": "its pictures"},
-        assumptions=("the hash function was learned from public pictures", "each record is released once"),
-        not_protected=("that a record is in the index", "people with many pictures: their losses add up"),
-    )
-
-
-def _itq(entry: _Entry, bits: int) -> ITQ:
-    return ITQ(bits, random_state=entry.random_state)
-
-
-METHODS: dict[str, tuple[Group, Method]] = {
-    "features": ("nobody", lambda entry: (FeatureSearcher(entry.study.indexed.features), None)),
-    **{kind.__name__: ("nobody", partial(_codes, learner=kind)) for kind in (ITQ, LSH, SH)},
-    **{kind.__name__: ("nobody", partial(_codes, learner=kind, labelled=True)) for kind in (KSH, SDH)},
-    **{name: ("nobody", partial(_deep, name=name)) for name in _NETWORKS},
-    "PHashing (ITQ)": (
-        "the paper",
-        lambda entry: _published(entry, PHashing(_itq(entry, entry.bits), entry.epsilon, force=True)),
-    ),
-    "PITQ": (
-        "the paper",
-        lambda entry: _published(entry, PITQ(entry.bits, entry.epsilon, random_state=entry.random_state)),
-    ),
-    "flipped bits": ("local", partial(_noisy, ball=False)),
-    "Hamming ball": ("local", partial(_noisy, ball=True)),
-    "codebook": ("local", _local),
-    "labelled codebook": ("local", partial(_local, labelled=True)),
-    "shipped codebook": ("local", partial(_local, shipped=True)),
-    "central": ("central", _central),
-    "central, public start": ("central", partial(_central, started=True)),
-}
+for _name, _method in {
+    "features": Method("nobody", lambda entry: (FeatureSearcher(entry.study.indexed.features), None)),
+    "ITQ": Method("nobody", lambda entry: search_codes(entry, entry.itq(entry.bits))),
+    "codebook": Method("local", _local),
+    "labelled codebook": Method("local", partial(_local, labelled=True), labelled=True),
+    "shipped codebook": Method("local", partial(_local, shipped=True), if_named=True),
+    "central": Method("central", _central),
+    "central, public start": Method("central", partial(_central, started=True)),
+}.items():
+    register(_name, _method)

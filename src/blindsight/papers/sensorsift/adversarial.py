@@ -22,9 +22,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blindsight.errors import InputError
-from blindsight.extras import Module, Tensor, load_torch, mean_and_scale, perceptron, plain_layers, seeded
+from blindsight.extras import Module, Tensor, load_torch, seeded
+from blindsight.papers.perceptron import mean_and_scale, perceptron, plain_layers
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
+from blindsight.sift.fit import SiftMethod, register_method
 from blindsight.sift.labels import Labels, check_sides
 from blindsight.sift.ppls import SiftEstimator
 from blindsight.sift.sift import Features, Floats, LayeredSift, Layers, finite_blocks
@@ -171,3 +173,13 @@ def _frozen(encoder: Module, scaled: Tensor, mean: Floats, scale: Floats) -> Lay
     weights, biases = plain_layers(encoder)
     weights[-1], biases[-1] = weights[-1] / deviation, (biases[-1] - centre) / deviation
     return Layers(mean, scale, tuple(weights), tuple(biases))
+
+
+register_method(
+    "adversarial",
+    SiftMethod(
+        "Adversarial network",
+        lambda made: AdversarialSift(made.components, made.privacy, random_state=made.verifier.random_state),
+        weighs=True,
+    ),
+)

@@ -9,11 +9,12 @@ from scipy.stats import binom, ortho_group
 
 from blindsight.errors import InputError, PrivacyError
 from blindsight.metrics import query_average_precision
+from blindsight.papers.hashing.learners import LSH
+from blindsight.papers.hashing.published import PITQ, PHashing
 from blindsight.rng import seeded_bytes
 from blindsight.search.codes import hamming, unpack
 from blindsight.search.function import LinearHash
-from blindsight.search.hashers import ITQ, LSH, nearest_rotation, principal_directions, project
-from blindsight.search.published import PITQ, PHashing
+from blindsight.search.itq import ITQ, nearest_rotation, principal_directions, project
 
 
 @pytest.fixture(scope="module")

@@ -1,20 +1,21 @@
-"""What one policy comes to: attackers before and after sifting, the trade-off, regions, the matrix of policies."""
+"""Fit a sift by a named method, verify it on rows that it was not made from, and say what it costs and leaks.
+
+`METHODS` is a registry of learners to which other modules add (`register_method`).
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.data import Dataset, FeaturePipeline, PixelFeatures
-from blindsight.errors import InputError
+from blindsight.errors import InputError, UnknownNameError
 from blindsight.metrics import Interval
 from blindsight.progress import Progress, silent
-from blindsight.sift.adversarial import AdversarialSift
-from blindsight.sift.analysis import PixelRegions, PolicyMatrix, attribute_regions, policy_matrix, sift_regions
 from blindsight.sift.consent import consent_sentence, readings
 from blindsight.sift.fitted import FittedSift, fingerprint
 from blindsight.sift.harden import prepare
@@ -23,9 +24,9 @@ from blindsight.sift.leace import LeacePLS
 from blindsight.sift.personal import PersonalSift, drawn
 from blindsight.sift.policy import Policy, PolicyReport
 from blindsight.sift.ppls import PPLS, SiftLearner
-from blindsight.sift.sift import LinearSift, Sift
+from blindsight.sift.sift import Sift
 from blindsight.sift.symbols import SymbolLearner, fit_posteriors
-from blindsight.sift.trial import QUICK, Sifted, TradeOff, Trial, divide_rows, trade_off
+from blindsight.sift.trial import QUICK, Sifted, Trial, divide_rows
 from blindsight.sift.union import certifiable
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verificationset import VerificationSet
@@ -33,17 +34,35 @@ from blindsight.sift.verify import Verifier, rows_in_words
 
 Released = NDArray[np.float32] | NDArray[np.int64]
 
-MethodName = Literal["ppls", "leace", "symbol", "adversarial"]
-METHODS: Mapping[MethodName, str] = {
-    "ppls": "PPLS",
-    "leace": "LEACE and PLS",
-    "symbol": "Symbols",
-    "adversarial": "Adversarial network",
-}
-
-_AVERAGED = 300  # pictures of the average face
 _DIMENSIONS = 100  # features of the demo: of principal components the first, which carry more than noise
-_MOST_EVEN = 6  # attributes of a matrix where nobody names them
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a learner is made of: numbers let out, weight of privacy, scaling of features, and who judges."""
+
+    components: int
+    privacy: float
+    scale: bool
+    verifier: Verifier
+
+
+@dataclass(frozen=True)
+class SiftMethod:
+    """A way to make a sift, by its title; `weighs` where it takes a weight of privacy."""
+
+    title: str
+    learner: Callable[[Settings], SiftLearner]
+    weighs: bool = False
+
+
+METHODS: dict[str, SiftMethod] = {}
+
+
+def register_method(name: str, method: SiftMethod) -> None:
+    """Make a method known to `make_learner`; a name has one meaning."""
+    if METHODS.setdefault(name, method) != method:
+        raise InputError(f"a method called {name!r} is registered already. Choose another name.")
 
 
 def words(attribute: str) -> str:
@@ -88,10 +107,6 @@ class SiftResult:
     """Some pictures that no sift was made from: with and without the public attribute, the private one first."""
     received: Sequence[Released] = field(default=(), repr=False)
     """What an app receives of those pictures, from each of `sifted`."""
-    average: NDArray[np.uint8] | None = field(default=None, repr=False)
-    regions: Mapping[str, PixelRegions] = field(default_factory=dict)
-    trade_off: TradeOff | None = None
-    matrix: PolicyMatrix | None = None
 
     @property
     def threshold(self) -> float:
@@ -130,45 +145,32 @@ class SiftResult:
         )
 
     @classmethod
-    def of(
-        cls,
-        trial: Trial,
-        policy: Policy,
-        sifted: Sequence[Sifted],
-        dataset: Dataset,
-        *,
-        regions: Mapping[str, PixelRegions] | None = None,
-        trade_off: TradeOff | None = None,
-        matrix: PolicyMatrix | None = None,
-    ) -> Self:
+    def of(cls, trial: Trial, policy: Policy, sifted: Sequence[Sifted], dataset: Dataset) -> Self:
         check = policy.check(trial.data.labels, leak_cap=trial.verifier.threshold)
-        faces, received, average = None, [], None
+        faces, received = None, []
         if dataset.images is not None:
             _, judged = divide_rows(len(dataset), dataset.persons, trial.verifier.random_state)
             rows = _telling(dataset, policy, judged)
             faces = dataset.images[rows]
             received = [one.sift.apply(trial.data.features[rows]) for one in sifted if one.sift is not None]
-            average = np.rint(dataset.images[judged[:_AVERAGED]].mean(axis=0)).astype(np.uint8)
         raw, before = trial.raw(policy.public), trial.before(policy.private)
-        gathered = (policy, check, raw, before, tuple(sifted), faces, received, average)
-        return cls(*gathered, regions or {}, trade_off, matrix)
+        return cls(policy, check, raw, before, tuple(sifted), faces, received)
 
 
 def make_learner(
-    method: MethodName, pipeline: FeaturePipeline, *, components: int, privacy: float | None, verifier: Verifier
+    method: str, pipeline: FeaturePipeline, *, components: int, privacy: float | None, verifier: Verifier
 ) -> SiftLearner:
-    """`privacy` is by default 1. Principal components keep their own scale, or little more than two would exist."""
-    scale, seed = not isinstance(pipeline, PixelFeatures), verifier.random_state
-    if method in ("leace", "symbol"):
-        if privacy is not None:
-            raise InputError(f"privacy weighs hiding in ppls and adversarial sifts; {method} has no such weight.")
-        if method == "leace":
-            return LeacePLS(components, scale=scale)
-        return SymbolLearner(leak=verifier.threshold, confidence=verifier.confidence, random_state=seed)
-    weight = 1.0 if privacy is None else privacy
-    if method == "ppls":
-        return PPLS(components, weight, scale=scale)
-    return AdversarialSift(components, weight, random_state=seed)
+    """Return the learner of a method; `privacy` is by default 1.
+
+    Principal components keep their own scale, or little more than two would exist.
+    """
+    if method not in METHODS:
+        raise UnknownNameError("method", method, METHODS)
+    if privacy is not None and not METHODS[method].weighs:
+        weighing = " and ".join(name for name, one in METHODS.items() if one.weighs)
+        raise InputError(f"privacy weighs hiding in {weighing} sifts; {method} has no such weight.")
+    weight, scale = 1.0 if privacy is None else privacy, not isinstance(pipeline, PixelFeatures)
+    return METHODS[method].learner(Settings(components, weight, scale, verifier))
 
 
 def verify_fitted(
@@ -206,75 +208,29 @@ def verify_fitted(
     return drawing, drawn(found, drawing.kept, drawing.epsilon)
 
 
-def study_sift(
-    dataset: Dataset,
-    trial: Trial,
-    policy: Policy,
-    found: Sifted,
-    learner: SiftLearner,
-    pipeline: FeaturePipeline,
-    *,
-    progress: Progress = silent,
-) -> SiftResult:
-    """Measure the trade-off of PPLS, and where in a picture attributes are seen."""
-    data, curves, regions = trial.data, None, {}
-    if isinstance(learner, PPLS):
-        numbers = sorted({1, 2, 5, learner.n_components, 2 * learner.n_components})
-        weights = sorted({0.0, learner.privacy, math.inf})
-        curves = trade_off(trial, policy, components=numbers, privacies=weights, method=learner, progress=progress)
-    if dataset.images is not None and isinstance(pipeline, PixelFeatures):
-        regions = attribute_regions(data.features, data.labels, policy.public + policy.private, pipeline)
-        if isinstance(found.sift, LinearSift):
-            regions["where the sift looks"] = sift_regions(found.sift, pipeline)
-    return SiftResult.of(trial, policy, [found], dataset, regions=regions, trade_off=curves)
-
-
 def sift_demo(
     dataset: Dataset,
     features: NDArray[np.float32],
     *,
-    pipeline: PixelFeatures | None = None,
     public: str = "smiling",
     private: str = "male",
-    others: Sequence[str] = ("youth", "beard", "hat"),
     random_state: int = 0,
     progress: Progress = silent,
 ) -> SiftResult:
     """Try one policy with PPLS and with certified symbols, in a few seconds, on features that are there already.
 
-    `features` are principal components, the strongest first; with the `pipeline` they come from, maps show where the
-    attributes are seen. `others` join the two attributes in the matrix of policies.
+    `features` are principal components, the strongest first.
     """
     policy = Policy((public,), (private,), name="Smile camera")
-    names = (public, private, *others)
-    labels = {name: dataset.attribute(name) for name in names}
+    labels = {name: dataset.attribute(name) for name in (public, private)}
     data = VerificationSet(features[:, :_DIMENSIONS], labels, dataset.persons)
-    progress("sifting", 0, 4)
-    trial, light = (
-        Trial(data, verifier=Verifier(attackers, random_state=random_state, stop_early=False, cross_fitted=0))
-        for attackers in (QUICK, QUICK[:2])
-    )
+    progress("sifting", 0, 2)
+    trial = Trial(data, verifier=Verifier(QUICK, random_state=random_state, stop_early=False, cross_fitted=0))
     makers = {"PPLS": trial.fit(PPLS(5, math.inf, scale=False), policy), "Symbols": _symbols(trial, policy)}
+    progress("sifting", 1, 2)
     sifted = [trial.measure(name, sift, policy) for name, sift in makers.items()]
-    progress("sifting", 1, 4)
-    method, weights = PPLS(scale=False), (0.0, 1.0, math.inf)
-    curves = trade_off(light, policy, components=(1, 2, 3, 5, 8), privacies=weights, method=method)
-    progress("sifting", 2, 4)
-    matrix = policy_matrix(light, names, method=method)
-    progress("sifting", 3, 4)
-    regions = {} if pipeline is None else attribute_regions(features, labels, names, pipeline)
-    result = SiftResult.of(trial, policy, sifted, dataset, regions=regions, trade_off=curves, matrix=matrix)
-    progress("sifting", 4, 4)
-    return result
-
-
-def most_even(dataset: Dataset) -> tuple[str, ...]:
-    """Return the six attributes with most pictures on their rarer side, in the order of the collection."""
-    counts = {
-        name: min(int((dataset.attribute(name) == value).sum()) for value in (0, 1)) for name in dataset.attribute_names
-    }
-    chosen = sorted(counts, key=lambda name: -counts[name])[:_MOST_EVEN]
-    return tuple(name for name in dataset.attribute_names if name in chosen)
+    progress("sifting", 2, 2)
+    return SiftResult.of(trial, policy, sifted, dataset)
 
 
 def _symbols(trial: Trial, policy: Policy) -> Sift:
@@ -291,3 +247,18 @@ def _telling(dataset: Dataset, policy: Policy, rows: NDArray[np.int64]) -> NDArr
     told, hidden = (dataset.attribute(side[0])[rows] for side in (policy.public, policy.private))
     found = [np.flatnonzero((told == a) & (hidden == b)) for a in (1, 0) for b in (1, 0)]
     return np.array([rows[places[len(places) // 2]] for places in found if places.size], dtype=np.int64)
+
+
+for _name, _method in {
+    "ppls": SiftMethod("PPLS", lambda made: PPLS(made.components, made.privacy, scale=made.scale), weighs=True),
+    "leace": SiftMethod("LEACE and PLS", lambda made: LeacePLS(made.components, scale=made.scale)),
+    "symbol": SiftMethod(
+        "Symbols",
+        lambda made: SymbolLearner(
+            leak=made.verifier.threshold,
+            confidence=made.verifier.confidence,
+            random_state=made.verifier.random_state,
+        ),
+    ),
+}.items():
+    register_method(_name, _method)

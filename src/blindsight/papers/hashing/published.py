@@ -36,11 +36,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from blindsight.dp.accounting import BoundedLoss, check_positive
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.papers.hashing.flipping import (
+    SMALLEST_PAPER_EPSILON,
+    bit_loss,
+    flip,
+    grid_beta,
+    paper_beta,
+    record_loss,
+)
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.search.codes import Codes, pack, unpack
-from blindsight.search.flipping import SMALLEST_PAPER_EPSILON, bit_loss, flip, grid_beta, paper_beta, record_loss
 from blindsight.search.function import Classes, Floats, HashFunction, HashLearner, LinearHash
-from blindsight.search.hashers import nearest_rotation, principal_directions, project
+from blindsight.search.itq import nearest_rotation, principal_directions, project
 from blindsight.statement import Claim, PrivacyStatement, randomness_of
 
 PAPER = "private hashing (Theorem 6)"

@@ -10,12 +10,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from blindsight.errors import CorruptFileError, InputError, MissingExtraError, UnknownNameError  # noqa: E402
-from blindsight.extras import mean_and_scale, perceptron, plain_layers  # noqa: E402
+from blindsight.errors import CorruptFileError, DataError, InputError, MissingExtraError, UnknownNameError  # noqa: E402
 from blindsight.metrics import query_average_precision  # noqa: E402
-from blindsight.search import deep  # noqa: E402
-from blindsight.search.codes import hamming, pack, unpack  # noqa: E402
-from blindsight.search.deep import (  # noqa: E402
+from blindsight.papers.hashing import deep  # noqa: E402
+from blindsight.papers.hashing.deep import (  # noqa: E402
     ADSH,
     DPSH,
     DSH,
@@ -26,14 +24,10 @@ from blindsight.search.deep import (  # noqa: E402
     dsh_loss,
     hashnet_loss,
 )
-from blindsight.search.function import (  # noqa: E402
-    LayeredHash,
-    LinearHash,
-    NetworkHash,
-    load_function,
-    load_network_hash,
-    save_function,
-)
+from blindsight.papers.hashing.learners import LayeredHash, NetworkHash, load_network_hash  # noqa: E402
+from blindsight.papers.perceptron import mean_and_scale, perceptron, plain_layers  # noqa: E402
+from blindsight.search.codes import hamming, pack, unpack  # noqa: E402
+from blindsight.search.function import LinearHash, load_function, save_function  # noqa: E402
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "hash-losses.json").read_text())
 EXPECTED, ALPHA, GAMMA = VECTORS["expected"], VECTORS["alpha"], VECTORS["adsh_gamma"]
@@ -237,7 +231,7 @@ def test_the_weights_of_a_network_are_saved_and_loaded_into_a_module_of_the_same
     assert found.digest == function.digest
     assert (found.bits, found.dimension, found.shape) == (12, 192, (8, 8, 3))
     np.testing.assert_array_equal(found(images), function(images))
-    with pytest.raises(InputError, match="load_network_hash"):
+    with pytest.raises(DataError, match="load_network_hash"):
         load_function(path)
     with pytest.raises(InputError, match="fit"):
         load_network_hash(path, torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, outputs)))

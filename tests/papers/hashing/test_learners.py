@@ -15,11 +15,12 @@ from sklearn.exceptions import NotFittedError
 from blindsight.errors import CorruptFileError, InputError, StorageError, UnknownNameError
 from blindsight.files import write_arrays
 from blindsight.metrics import query_average_precision
+from blindsight.papers.hashing.deep import ADSH, DPSH, DSH, HashNet
+from blindsight.papers.hashing.learners import KSH, LSH, SDH, SH, KernelHash, LayeredHash, SpectralHash
 from blindsight.search import function as function_module
 from blindsight.search.codes import hamming, pack
-from blindsight.search.deep import ADSH, DPSH, DSH, HashNet
-from blindsight.search.function import LayeredHash, LinearHash, function_from, load_function, save_function
-from blindsight.search.hashers import ITQ, KSH, LSH, SDH, SH, KernelHash, SpectralHash
+from blindsight.search.function import LinearHash, function_from, load_function, save_function
+from blindsight.search.itq import ITQ
 
 KIND = "blindsight/hash-function.1"
 NETWORK = {"hidden": (64,), "epochs": 30, "batch": 50, "learning_rate": 5e-3}

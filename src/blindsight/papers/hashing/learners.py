@@ -1,14 +1,4 @@
-"""Hash functions by classical learners: ITQ, LSH (random hyperplanes) and SH (spectral); KSH and SDH from labels.
-
-*ITQ*: principal components, rotated until they lose least when only their signs are kept; no iteration raises the loss
-(`losses_`). Y. Gong, S. Lazebnik, A. Gordo, F. Perronnin, "Iterative Quantization: A Procrustean Approach to Learning
-Binary Codes for Large-Scale Image Retrieval", IEEE TPAMI 35(12), 2013. Centred features X, their leading directions W,
-V = X W; from a random rotation R, in turn
-
-    B = sign(V R)                                              (`itq_rotation`)
-    R = argmin ||B - V R|| over rotations = S T', where V' B = S D T'    (`procrustes`)
-
-With a transpose too many, as in faiss's `ITQTransform`, the loss rises and falls and the codes find less.
+"""Learners that private hashing is compared with (Tables 1 and 2): LSH and SH; KSH and SDH from labels.
 
 *LSH*: two rows at angle t, seen from the origin of the hyperplanes, differ in each bit with probability t / pi,
 independently of all other bits (M. Charikar, "Similarity estimation techniques from rounding algorithms", STOC 2002).
@@ -40,118 +30,34 @@ projection P
 where phi are kernel features of some anchor rows. W is a ridge regression (G-step, `ridge`), P a least-squares fit
 (F-step, `_projection`), and B is improved bit by bit, each column in closed form with all others fixed (B-step,
 `discrete_descent`). No step raises the objective. B (L x n there) is `codes`, n x bits; W `classifier`; F(x) `fitted`.
+
+Functions that networks end as: `LayeredHash` (a perceptron) needs numpy alone. `NetworkHash` is any torch module: its
+file holds weights, never code, to go into the reader's own module.
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self
+from math import prod
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh, svd
 from scipy.optimize import minimize
 
-from blindsight.errors import InputError
+from blindsight.errors import CorruptFileError, DataError, InputError, UnknownNameError
+from blindsight.extras import Module, Tensor, check_inputs, load_torch, to_batch
+from blindsight.files import AnyPath, read_arrays
 from blindsight.rng import science
-from blindsight.search.codes import blocks
-from blindsight.search.function import Classes, Floats, HashFunction, HashLearner, LinearHash
+from blindsight.search.codes import Codes, blocks, pack
+from blindsight.search.function import FILE_KIND, Classes, Floats, HashFunction, HashLearner, LinearHash
+from blindsight.search.itq import principal_directions, project
 
 Doubles = NDArray[np.float64]
 
 _ROWS = 2048  # rows at a time: with up to a few hundred columns they stay in the processor's cache
 _ROUNDING = float(np.finfo(np.float32).eps)
-
-
-@dataclass(eq=False, repr=False)
-class ITQ(HashLearner):
-    """ITQ, with at most as many bits as features vary in directions; `losses_` is ||B - V R||^2 by iteration."""
-
-    bits: int
-    iterations: int = 50  # how often signs and rotation are refitted; with 0 the rotation stays random
-    random_state: int = 0  # decides the rotation at the start
-
-    def _learn(self, X: Floats, y: Classes | None) -> LinearHash:
-        mean, directions = principal_directions(X, self.bits)
-        found = directions.shape[1]
-        if found < self.bits:
-            raise InputError(
-                f"ITQ needs a direction per bit; got bits = {self.bits}, but {len(X)} rows of {X.shape[1]} features "
-                f"vary in only {found} directions. Ask for fewer bits, or take LSH, which has no such bound."
-            )
-        rotation, self.losses_ = itq_rotation(project(X, mean, directions), self.iterations, science(self.random_state))
-        return LinearHash(mean, directions @ rotation)
-
-
-def principal_directions(X: Floats, most: int) -> tuple[Floats, Floats]:
-    """Return the mean (d,) and the unit directions (d, at most `most`) of largest variance, the largest first.
-
-    Directions in which rows differ by no more than rounding are left out. Each direction's largest entry is positive.
-    Memory: two d x d matrices; sums are in double precision.
-    """
-    mean = X.mean(axis=0, dtype=np.float64)
-    width, energy = X.shape[1], 0.0
-    scatter = np.zeros((width, width))
-    for span in blocks(len(X), _ROWS):
-        rows = X[span].astype(np.float64)
-        energy += float(np.vdot(rows, rows))
-        rows -= mean
-        scatter += rows.T @ rows
-    values, vectors = eigh(scatter, subset_by_index=(max(0, width - most), width - 1), check_finite=False)
-    directions = vectors[:, ::-1][:, : int(np.sum(values > _ROUNDING**2 * energy))]
-    peaks = np.take_along_axis(directions, np.abs(directions).argmax(axis=0, keepdims=True), axis=0)
-    return mean.astype(np.float32), np.ascontiguousarray(directions * np.sign(peaks), dtype=np.float32)
-
-
-def project(X: Floats, mean: Floats, directions: Floats) -> Floats:
-    """Return (X - mean) directions, without a second copy of X."""
-    V = np.empty((len(X), directions.shape[1]), dtype=np.float32)
-    for span in blocks(len(X), _ROWS):
-        np.matmul(X[span] - mean, directions, out=V[span])
-    return V
-
-
-def itq_rotation(V: Floats, iterations: int, rng: np.random.Generator) -> tuple[Floats, NDArray[np.float64]]:
-    """Return a rotation R for which V R is near its signs, and the loss ||sign(V R) - V R||^2 after each iteration.
-
-    `V` has centred columns, (n, c); the start is a uniformly random rotation, drawn from `rng`.
-    """
-    if iterations < 0:
-        raise InputError(f"iterations must be >= 0; got {iterations}.")
-    R = nearest_rotation(rng.standard_normal((V.shape[1], V.shape[1])))[0]
-    constant = V.size + sum(float(np.square(V[span], dtype=np.float64).sum()) for span in blocks(len(V), _ROWS))
-    losses = np.empty(iterations)
-    for iteration in range(iterations):
-        R, alignment = nearest_rotation(_products_with_signs(V, R))
-        losses[iteration] = constant - 2 * alignment  # ||B||^2 + ||V||^2 - 2 trace(B' V R)
-    return R, losses
-
-
-def procrustes(B: NDArray[np.floating], V: NDArray[np.floating]) -> Floats:
-    """Return the rotation (or reflection) R that minimises ||B - V R||.
-
-    >>> procrustes(np.array([[0.0, 1.0], [-1.0, 0.0]]), np.eye(2))
-    array([[ 0.,  1.],
-           [-1.,  0.]], dtype=float32)
-    """
-    return nearest_rotation(V.T @ B)[0]
-
-
-def nearest_rotation(M: NDArray[np.floating]) -> tuple[Floats, float]:
-    """Return the orthogonal R that maximises trace(R' M), and that maximum, the sum of M's singular values."""
-    left, values, right = np.linalg.svd(M.astype(np.float64))
-    return np.asarray(left @ right, dtype=np.float32), float(values.sum())
-
-
-def _products_with_signs(V: Floats, R: Floats) -> NDArray[np.float64]:
-    """Return V' B for B = sign(V R), which is never held whole."""
-    products = np.zeros(R.shape)
-    scratch = np.empty((_ROWS, R.shape[1]), dtype=np.float32)
-    for span in blocks(len(V), _ROWS):
-        rows = V[span]
-        signs = np.matmul(rows, R, out=scratch[: len(rows)])
-        np.copysign(np.float32(1), signs, out=signs)
-        products += rows.T @ signs
-    return products
 
 
 @dataclass(eq=False, repr=False)
@@ -479,3 +385,158 @@ def _gram_factor(features: Floats) -> tuple[Doubles, bool]:
 
 def _projection(features: Floats, factor: tuple[Doubles, bool], codes: Doubles) -> Floats:
     return np.asarray(cho_solve(factor, (features.T @ codes.astype(np.float32)).astype(np.float64)), dtype=np.float32)
+
+
+Activation = Literal["relu", "tanh"]  # between the layers: max(0, x) or tanh(x)
+_ROWS_LAYERS = 4096  # rows whose hidden values are in memory at once
+
+
+@dataclass(frozen=True, eq=False)
+class LayeredHash(HashFunction):
+    """sign of a multilayer perceptron: (x - mean) / scale, then x @ weight + bias layer by layer.
+
+    `weights[k]` is (inputs, outputs) of layer k; the last layer gives one score per bit and has no activation.
+    """
+
+    mean: Floats
+    scale: Floats
+    weights: tuple[Floats, ...]
+    biases: tuple[Floats, ...]
+    activation: Activation = "relu"
+    name: ClassVar[str] = "layered"
+
+    def __post_init__(self) -> None:
+        if self.activation not in get_args(Activation):
+            raise UnknownNameError("activation", self.activation, get_args(Activation))
+        self._check_numbers()
+        if not self.weights or len(self.weights) != len(self.biases) or not (self.scale > 0).all():
+            raise InputError("a layered hash function needs layers of weights and biases and a positive scale.")
+        width = self.mean.shape
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            if weight.ndim != 2 or weight.shape[:1] != width or weight.shape[1:] != bias.shape:
+                raise InputError(f"weights {weight.shape} and bias {bias.shape} do not fit {width} values.")
+            width = bias.shape
+        if self.scale.shape != self.mean.shape:
+            raise InputError(f"mean {self.mean.shape} and scale {self.scale.shape} do not fit each other.")
+
+    @property
+    def bits(self) -> int:
+        return len(self.biases[-1])
+
+    @property
+    def dimension(self) -> int:
+        return len(self.mean)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        layers = {f"weight{k}": weight for k, weight in enumerate(self.weights)}
+        layers |= {f"bias{k}": bias for k, bias in enumerate(self.biases)}
+        return {"mean": self.mean, "scale": self.scale, "activation": np.array(self.activation), **layers}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        depth = sum(name.startswith("weight") for name in arrays)
+        weights = tuple(arrays[f"weight{k}"] for k in range(depth))
+        biases = tuple(arrays[f"bias{k}"] for k in range(depth))
+        activation: Any = str(arrays["activation"])
+        return cls(arrays["mean"], arrays["scale"], weights, biases, activation)
+
+    def _scores(self, X: Floats) -> Floats:
+        scores = np.empty((len(X), self.bits), dtype=np.float32)
+        for span in blocks(len(X), _ROWS_LAYERS):
+            values = (X[span] - self.mean) / self.scale
+            for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+                values = values @ weight + bias
+                np.tanh(values, out=values) if self.activation == "tanh" else np.maximum(values, 0, out=values)
+            scores[span] = values @ self.weights[-1] + self.biases[-1]
+        return scores
+
+
+_ROWS_NETWORK = 256  # inputs that go through the module at once
+
+
+def with_head(module: Module, example: Tensor, bits: int) -> Module:
+    """Return a copy of the module whose output is (batch, bits): by a linear head, unless it has that width already."""
+    torch = load_torch()
+    module = deepcopy(module).to(example.device).eval()
+    try:
+        with torch.no_grad():
+            output = module(example)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"the network cannot take a batch of shape {tuple(example.shape)}: {reason}") from error
+    if output.ndim != 2 or len(output) != len(example):
+        raise InputError(
+            f"the network must turn a batch into rows of features, ({len(example)}, d); got {tuple(output.shape)}. "
+            "End it with a pooling or Flatten."
+        )
+    width = output.shape[1]
+    head = torch.nn.Identity() if width == bits else torch.nn.Linear(width, bits)
+    return torch.nn.Sequential(module, head).to(example.device)
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkHash(HashFunction):
+    """sign(module(x)) for inputs of one `shape`, images or anything else; `width` is that of its output."""
+
+    module: Module
+    shape: tuple[int, ...]
+    width: int
+    device: str = "cpu"
+    name: ClassVar[str] = "network"
+
+    @property
+    def bits(self) -> int:
+        return self.width
+
+    @property
+    def dimension(self) -> int:
+        return prod(self.shape)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        sizes = {"shape": np.array(self.shape, dtype=np.int64), "bits": np.array(self.width, dtype=np.int64)}
+        weights = {f"module.{key}": value.cpu().numpy() for key, value in self.module.state_dict().items()}
+        return {**sizes, **weights}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Refuse: the arrays are the weights of a module that only the caller can build."""
+        raise DataError("these are the weights of a network. Give load_network_hash the module they belong to.")
+
+    @classmethod
+    def with_module(cls, arrays: Mapping[str, NDArray[Any]], module: Module, device: str = "cpu") -> Self:
+        torch = load_torch()
+        shape, bits = tuple(int(side) for side in arrays["shape"]), int(arrays["bits"])
+        with torch.random.fork_rng(devices=[]):  # the head's first weights are drawn, then replaced
+            whole = with_head(module, to_batch(np.zeros((2, *shape), dtype=np.float32), "cpu"), bits)
+        weights = {key.removeprefix("module."): value for key, value in arrays.items() if key.startswith("module.")}
+        try:
+            whole.load_state_dict({key: torch.tensor(value) for key, value in weights.items()}, strict=True)
+        except RuntimeError as error:
+            raise InputError(f"the weights do not fit this module: {' '.join(str(error).split())}") from None
+        return cls(whole.eval().to(device), shape, bits, device)
+
+    def scores(self, X: ArrayLike) -> Floats:
+        rows = check_inputs(X, self.shape)
+        with load_torch().inference_mode():
+            parts = [
+                self.module(to_batch(rows[span], self.device)).cpu().numpy()
+                for span in blocks(len(rows), _ROWS_NETWORK)
+            ]
+        return np.concatenate(parts).astype(np.float32, copy=False)
+
+    def __call__(self, X: ArrayLike) -> Codes:
+        return pack(self.scores(X) >= 0)
+
+    def _scores(self, X: Floats) -> Floats:
+        return self.scores(X)
+
+
+def load_network_hash(path: AnyPath, module: Module, device: str = "cpu") -> NetworkHash:
+    """Read the function of a trained network: its weights go into a copy of `module`, a torch module built like it."""
+    document, arrays = read_arrays(path, FILE_KIND)
+    if document != {"function": NetworkHash.name}:
+        raise InputError(f"{path} holds a function that needs no module. Read it with load_function.")
+    try:
+        return NetworkHash.with_module(arrays, module, device)
+    except (KeyError, TypeError) as error:
+        raise CorruptFileError(f"{path} holds no usable hash function: {error}") from None

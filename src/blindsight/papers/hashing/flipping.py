@@ -39,29 +39,17 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 
-import gmpy2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.dp.accounting import check_positive
 from blindsight.errors import InputError
-from blindsight.rng import ByteSource, random_below, random_words, system_bytes
+from blindsight.rng import ByteSource, random_words, system_bytes
 from blindsight.search.codes import Codes, blocks, check_bits, check_codes, pack
+from blindsight.search.symbols import odds, random_subsets
 
 SMALLEST_PAPER_EPSILON = math.log((1 + math.sqrt(5)) / 2)  # below, Theorem 4 is false even per bit
 _BLOCK = 2**15  # words of 64 coins tossed at a time: they stay in the cache
-_LARGEST_EPSILON = 700.0  # e^-700 is nearly the smallest number that a float holds in full
-
-
-def odds(epsilon: float | Fraction) -> Fraction:
-    """Return e^epsilon rounded down to 128 binary digits: probabilities this far apart lose no more than epsilon."""
-    check_positive("epsilon", float(epsilon))
-    if epsilon > _LARGEST_EPSILON:
-        raise InputError(f"epsilon must be at most {_LARGEST_EPSILON:g}; got {epsilon}. So much is no privacy at all.")
-    exact = epsilon if isinstance(epsilon, Fraction) else Fraction(float(epsilon))
-    with gmpy2.context(precision=128, round=gmpy2.RoundDown):
-        numerator, denominator = gmpy2.exp(gmpy2.mpfr(gmpy2.mpq(exact))).as_integer_ratio()
-    return Fraction(int(numerator), int(denominator))
 
 
 def binomials(bits: int) -> list[int]:
@@ -166,19 +154,6 @@ def _coins(threshold: int, count: int, source: ByteSource) -> NDArray[np.uint64]
         open_words = still != 0
         pending, equal = pending[open_words], still[open_words]
     return coins
-
-
-def random_subsets(sizes: NDArray[np.int64], width: int, source: ByteSource = system_bytes) -> NDArray[np.bool_]:
-    """Draw for each size one of the sets of that size out of `width` places, all equally likely, (n, width).
-
-    Selection sampling: a place is taken with probability (still wanted) / (places left), which is exact.
-    """
-    taken = np.empty((width, sizes.size), dtype=np.bool_)
-    wanted = sizes.copy()
-    for place in range(width):
-        np.less(random_below(width - place, sizes.size, source), wanted, out=taken[place])
-        wanted -= taken[place]
-    return np.ascontiguousarray(taken.T)
 
 
 _ROWS = 2**15  # codes released at a time
