@@ -1,41 +1,44 @@
-"""The audit of selective sharing: what a parameter server reads in uploads, and what if it chooses the weights.
+"""The audit of a network that several members taught: what the server reads in sums, also if it chooses the weights.
 
-The server knows the weights it handed out, the uploads, how participants train, and the public photos of day 0.
+The server knows the shared weights of every round, what the members sent (their sum, or single uploads where nothing
+hides them), how members train, and public pictures. The attacks take a `SeenUpload`: the sum of a round, or in
+`papers.selective.uploads` one upload of one participant.
 
 *Classes.* A step of class c is imitated with public photos of c (`Server.steps`). An upload is a mixture of such steps,
 and its shares, found by least squares without negative ones, are the shares of the classes in the batch (labels from
 gradients: Zhao et al., iDLG, 2020; Yin et al. 2021). The figure is the correlation, over participants and classes, of
 estimated and true shares, both less the mean of the class: it is 0 if nothing tells who has what. Its p-value is that
 of exchanging participants, which is exact: (1 + permutations with as large a correlation) / (1 + permutations). Fewer
-than five cannot be told from luck; there, as of sums, it is uploads of the same participants that are exchanged: a coin
-has put their photos in order.
+than five cannot be told from luck; there it is uploads of the same participants that are exchanged: a coin has put
+their photos in order.
 
 *Members.* A photo of the batch pulls the upload its own way: the score of a photo is the inner product of its step,
 less that of its class, with what the classes leave unexplained of the upload (gradient alignment: Nasr, Shokri and
-Houmansadr, S&P 2019). Photos that a participant trained on next are the others: their order is a coin's, so members and
-others differ in nothing else. Scores are standardised upload by upload.
+Houmansadr, S&P 2019). Others were held out, or trained on next: a coin decided that, so members and others differ in
+nothing else. Scores are standardised upload by upload. Of the model itself, members fit better than others
+(`membership.loss_threshold`).
 
 *Photos.* Rows of a linear layer's change and their differences are compared with the photos of the batch, and with
-those of the next batch for chance; whether more of the batch are shown than of the next is decided by a sign test. Of
-Adam and RMSProp the division by the gradient's own size is undone first, as far as a first step lets one.
+the others for chance; whether more of the batch are shown is decided by a sign test. Of Adam and RMSProp division by
+the gradient's own size is undone first, as far as a first step lets one.
 
 *Chosen weights* (`chosen_weights`). A last layer of zeros whose bias is sure of one class: then the row of every other
 class is the sum of its photos' inputs and the bias counts them (the class attack of Wen et al., "Fishing for user
 data", 2022). In a network that begins with a linear layer and ReLU, equal rows with biases at the quantiles of their
 sum switch each photo on from one row on, so that differences of rows are single photos (Fowl et al., "Robbing the Fed",
-2022). Where participants descend by Adam or RMSProp the last layer is made so small that gradients hardly count beside
-what is added to their divisor: then steps are gradients again (`audit.gradients`). No encrypted sum is in the way of
+2022). Where members descend by Adam or RMSProp the last layer is made so small that gradients hardly count beside
+what is added to their divisor: then steps are gradients again (`audit.gradients`). No sum is in the way of
 either: the sum of all uploads has the same rows. Noise with a proof is: epsilon holds whatever the weights are.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,34 +50,31 @@ from blindsight.audit.checks import Check, Evidence, Plan, check_fields, moved_p
 from blindsight.audit.finding import Finding, Interval, Verdict, rate
 from blindsight.audit.gradients import linear_layers, parameter_places, undo_division
 from blindsight.audit.recovery import RECOVERED
-from blindsight.crypto.wire import decode
+from blindsight.audit.subject import RUNS, audit_subjects, planned_noise
 from blindsight.data import load
 from blindsight.data.dataset import Dataset
 from blindsight.data.sites import Sites, divide
 from blindsight.errors import CorruptFileError, DataError, InputError
 from blindsight.extras import to_batch
-from blindsight.files import AnyPath, cache_folder, read_arrays, write_arrays
+from blindsight.files import AnyPath, read_arrays, write_arrays
+from blindsight.learn.modules import ParameterLayout, Vector, module_from
+from blindsight.learn.network import FederatedNetwork, NetworkLearner, NetworkModel, NetworkTask, SeenRounds
+from blindsight.learn.protection import RecordGaussian
+from blindsight.learn.training import Batch, NetworkTrainer
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
-from blindsight.selective.codec import ParameterLayout, SparseUpdate, Vector, decode_sparse
-from blindsight.selective.estimator import SelectiveClassifier
-from blindsight.selective.methods import MeteredServer, SelectiveMethod
-from blindsight.selective.networks import module_from
-from blindsight.selective.protection import Sharing
-from blindsight.selective.study import BATCH, STATED_DELTA, PhotoStudy, SharingOptions, Training, backbone
-from blindsight.selective.terms import Answer, Receipt, Request, Total, Upload
-from blindsight.selective.timeline import MakeTrainer, Photos, PreparedRun, Setting
-from blindsight.selective.trainers import SoftmaxTrainer, Trainer
+from blindsight.rounds import Memory, Privacy, Sums
 from blindsight.statement import PrivacyStatement
 
-ABOUT_SELECTIVE, VIEW = "selective.json", "server-view.npz"
-SCHEMA, VERSION = "blindsight/selective-run", 1
+ABOUT_NETWORK, VIEW = "network.json", "server-view.npz"
+SCHEMA, VERSION = "blindsight/network-run", 1
 HOW_TO_RECORD = (
-    "what the server saw was not recorded, so its uploads cannot be attacked: learn again with `blindsight learn {} "
+    "what the server saw was not recorded, so its sums cannot be attacked: learn again with `blindsight learn network "
     "--record`."
 )
-_VIEW_KIND = "blindsight/server-view.1"
-_UPLOADS = 120  # that are attacked at effort 1
+_VIEW_KIND = "blindsight/server-view.2"
+_BATCH = 32  # public photos by which a step of a class is imitated
+_PICTURES = 300  # of members, and of others, that are looked at with effort 1
 _PERMUTATIONS = 9999
 _LEAST_GROUPS = 5  # fewer cannot be exchanged often enough to tell luck
 _CONFIDENCE = 0.999
@@ -85,20 +85,44 @@ _TINY = 1e-7
 # --- what the server knows ---
 
 
+class Trainer(Protocol):
+    """How a participant trains (`learn.training.NetworkTrainer`, for one)."""
+
+    @property
+    def layout(self) -> ParameterLayout: ...
+
+    @property
+    def epochs(self) -> int: ...
+
+    def train(self, parameters: Vector, inputs: NDArray[Any], labels: NDArray[Any], seed: int) -> Vector: ...
+
+
+class MakeTrainer(Protocol):
+    """Makes a trainer of its own for each participant."""
+
+    def __call__(self, *, record_noise: RecordGaussian | None) -> Trainer: ...
+
+
 @dataclass(frozen=True, eq=False)
 class SeenUpload:
     """One upload, or the sum of several: the weights it began from, and in an audit the photos behind it.
 
-    `batch` are the photos that were trained on for it, in all its local steps; what earlier uploads held back may be
-    in it, too. `later` are those that the same participants trained on next. It is None where there are none, and
-    where any of both was trained on before (several passes): they would differ in more than their order.
+    `values` stand at `places` of a vector of zeros. `batch` are the photos that were trained on for it, in all its
+    local steps. `others` are photos that a coin might have put in their place; None where there are none.
     """
 
     participants: tuple[str, ...]
     base: Vector
-    update: SparseUpdate
-    batch: Photos
-    later: Photos | None
+    places: NDArray[np.int64]
+    values: NDArray[np.floating[Any]]
+    batch: Batch
+    others: Batch | None
+
+    def dense(self) -> NDArray[np.float64]:
+        """Return the whole vector."""
+        vector = np.zeros(self.base.size)
+        vector[self.places] = self.values
+        return vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +130,7 @@ class Server:
     """What a server knows beforehand: how participants train, and public photos with their classes."""
 
     make_trainer: MakeTrainer
-    public: Photos
+    public: Batch
     classes: int
 
     @cached_property
@@ -124,14 +148,14 @@ class Server:
         """The parameters by name."""
         return self._trainer.layout
 
-    def flat(self, photos: Photos) -> NDArray[np.float64]:
+    def flat(self, photos: Batch) -> NDArray[np.float64]:
         """Return photos as rows of the numbers that the model takes."""
-        if isinstance(self._trainer, SoftmaxTrainer):
-            return self._trainer.standardiser.apply(photos.inputs).astype(np.float64)
+        if (standardiser := getattr(self._trainer, "standardiser", None)) is not None:
+            return np.asarray(standardiser.apply(photos.inputs), dtype=np.float64)
         rows: NDArray[np.float64] = to_batch(photos.inputs, "cpu").flatten(1).double().numpy()
         return rows
 
-    def step(self, base: Vector, photos: Photos) -> NDArray[np.float64]:
+    def step(self, base: Vector, photos: Batch) -> NDArray[np.float64]:
         """Return what training on these photos, as one batch, would change."""
         after = self.make_trainer(record_noise=None).train(base, photos.inputs, photos.labels, 0)
         return np.asarray(after, dtype=np.float64) - base
@@ -140,7 +164,7 @@ class Server:
         """Return the step of every class, (classes, parameters); zero for one without public photos."""
         steps = np.zeros((self.classes, base.size))
         for label in np.unique(self.public.labels):
-            steps[label] = self.step(base, self.public.take(np.flatnonzero(self.public.labels == label)[:BATCH]))
+            steps[label] = self.step(base, _taken(self.public, np.flatnonzero(self.public.labels == label)[:_BATCH]))
         return steps
 
     def shares(self, seen: SeenUpload, steps: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -150,16 +174,16 @@ class Server:
         """
         if layers := linear_layers(self.layout):
             last, bias = _layer(self.layout, layers[-1])
-            if not seen.base[last].any() and np.isin(bias, seen.update.indices).all():
+            if not seen.base[last].any() and np.isin(bias, seen.places).all():
                 steps = np.where(np.isin(np.arange(seen.base.size), bias), steps, 0.0)
-        places = seen.update.indices
+        places = seen.places
         lengths = np.linalg.norm(steps, axis=1)
         telling = lengths > 1e-6 * max(lengths.max(), 1e-30)
         shares = np.zeros(self.classes)
         if places.size and telling.any():
             columns = steps[telling][:, places] / lengths.max()
             used = columns.any(axis=0)
-            values = seen.update.values[used] / lengths.max()
+            values = seen.values[used] / lengths.max()
             shares[telling] = nnls(columns[:, used].T, values)[0] / len(seen.participants)
         total = shares.sum()
         if telling.all() or total > 1:
@@ -168,7 +192,11 @@ class Server:
         return shares
 
 
-def true_shares(photos: Photos, classes: int) -> NDArray[np.float64]:
+def _taken(photos: Batch, rows: NDArray[np.int64] | slice) -> Batch:
+    return Batch(photos.inputs[rows], photos.labels[rows])
+
+
+def true_shares(photos: Batch, classes: int) -> NDArray[np.float64]:
     """Return the shares of the classes in a batch."""
     return np.bincount(photos.labels, minlength=classes) / len(photos.labels)
 
@@ -217,7 +245,7 @@ def class_finding(
         pairs = np.array([pairs[owner == place].mean(axis=0) for place in range(len(found))])
         owner = np.zeros(len(found), dtype=np.int64)
     else:
-        new = [seen.later is not None for seen in uploads]
+        new = [seen.others is not None for seen in uploads]
         pairs, owner = pairs[new], owner[new]
     value, p_value = _correlation(pairs[:, 0], pairs[:, 1], owner)
     verdict: Verdict = "leaks" if p_value <= (1 - _CONFIDENCE) else "at chance"
@@ -259,28 +287,28 @@ def _correlation(
 def member_findings(
     server: Server, uploads: Sequence[SeenUpload], *, weights: str, statement: PrivacyStatement
 ) -> tuple[Finding, ...]:
-    """Return how well photos of a batch are told from photos of the next; every photo is looked at once."""
+    """Return how well photos of a batch are told from others; every photo is looked at once."""
     used: Counter[str] = Counter()
     members, others = [], []
     for seen in uploads:
         used.update(seen.participants)
-        if seen.later is None or any(used[name] % 2 == 0 for name in seen.participants):
+        if seen.others is None or any(used[name] % 2 == 0 for name in seen.participants):
             continue
         steps = server.steps(seen.base)
-        places = seen.update.indices
+        places = seen.places
         if not places.size:
             continue
-        left = seen.update.values - server.shares(seen, steps) @ steps[:, places] * len(seen.participants)
+        left = seen.values - server.shares(seen, steps) @ steps[:, places] * len(seen.participants)
         scores = [
             np.array([_pull(server, seen.base, places, left, steps, photos, row) for row in range(len(photos.labels))])
-            for photos in (seen.batch, seen.later)
+            for photos in (seen.batch, seen.others)
         ]
         both = np.concatenate(scores)
         spread = both.std() or 1.0
         members.append((scores[0] - both.mean()) / spread)
         others.append((scores[1] - both.mean()) / spread)
     if not members:
-        raise InputError("no participant made two uploads, so there is nobody to compare members with.")
+        raise InputError("no upload has photos to compare its own with.")
     inside, outside = np.concatenate(members), np.concatenate(others)
     fprs = tuple(fpr for fpr in membership.LOW_FPRS if len(outside) >= membership.fewest_others(fpr))
     roc = membership.measure(inside, outside, fprs=fprs, confidence=_CONFIDENCE)
@@ -296,10 +324,10 @@ def _pull(
     places: NDArray[np.int64],
     left: NDArray[np.float64],
     steps: NDArray[np.float64],
-    photos: Photos,
+    photos: Batch,
     row: int,
 ) -> float:
-    own = (server.step(base, photos.take(slice(row, row + 1))) - steps[photos.labels[row]])[places]
+    own = (server.step(base, _taken(photos, slice(row, row + 1))) - steps[photos.labels[row]])[places]
     return float(own @ left / max(float(np.linalg.norm(own)), 1e-30))
 
 
@@ -307,10 +335,12 @@ def photo_finding(
     server: Server, uploads: Sequence[SeenUpload], *, weights: str, statement: PrivacyStatement
 ) -> Finding:
     """Return how many photos stand in the rows of a linear layer."""
-    compared = [seen for seen in uploads if seen.later is not None]
+    compared = [seen for seen in uploads if seen.others is not None]
     if not compared or not linear_layers(server.layout):
-        raise InputError("photos are looked for in a linear layer with a bias, of participants with two uploads.")
-    found = [[_shown(server, seen, photos) for photos in (seen.batch, seen.later)] for seen in compared if seen.later]
+        raise InputError(
+            "photos are looked for in a linear layer with a bias, of uploads with others to compare theirs with."
+        )
+    found = [[_shown(server, seen, photos) for photos in (seen.batch, seen.others)] for seen in compared if seen.others]
     own, other = (int(np.concatenate([pair[side] for pair in found]).sum()) for side in (0, 1))
     trials = sum(len(pair[0]) for pair in found)
     luck = float(binomtest(own, own + other, alternative="greater").pvalue) if own else 1.0
@@ -323,18 +353,18 @@ def photo_finding(
             measured=rate(own, trials),
             verdict="leaks" if luck <= 1 - _CONFIDENCE else "not refuted",
             attack=f"rows of a linear layer and their differences, {len(compared)} uploads",
-            details={"p-value": luck, "of the next batch": other},
+            details={"p-value": luck, "of others": other},
         ),
         statement,
     )
 
 
-def _shown(server: Server, seen: SeenUpload, photos: Photos) -> NDArray[np.bool_]:
+def _shown(server: Server, seen: SeenUpload, photos: Batch) -> NDArray[np.bool_]:
     """Return which photos some row, or difference of rows, of the first or last linear layer points at."""
     found = np.zeros(len(photos.labels), dtype=np.bool_)
     flat, scales = server.flat(photos), server.flat(server.public)
     truths = flat, (flat - scales.mean(axis=0)) / (scales.std(axis=0) + 1e-6)
-    sent, layers = seen.update.dense().astype(np.float64), linear_layers(server.layout)
+    sent, layers = seen.dense(), linear_layers(server.layout)
     undone = [] if server.descent[0] == "sgd" else [undo_division(sent, *server.descent, weights=seen.base)]
     for update, layer in product((sent, *undone), {layers[0], layers[-1]}):
         rows = update[_layer(server.layout, layer)[0]]
@@ -359,217 +389,210 @@ def _judged(finding: Finding, statement: PrivacyStatement) -> Finding:
     return replace(finding, source="the run's statement", proven=allowed, verdict=verdict)
 
 
-# --- a server that chooses the weights ---
-
-
-class ChoosingServer(MeteredServer):
-    """Hands out the same weights to everyone, whatever is uploaded."""
-
-    def _add(self, addition: Any) -> None:
-        nothing = SparseUpdate(self.terms.dimension, np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
-        super()._add(replace(addition, update=nothing, sums=nothing.values))
-
-
-def play(
-    server: Server,
-    photos: Mapping[str, Photos],
-    sharing: Sharing,
-    weights: Vector,
-    *,
-    batch: int = BATCH,
-    encrypted: bool = False,
-    uploads: int = _UPLOADS,
-    random_state: int = 0,
-) -> tuple[SeenUpload, ...]:
-    """Let participants train on chosen weights and share as they always do; return what the server saw.
-
-    With `encrypted` it sees sums of all, added up by masks: sums are the same in every scheme.
-    """
-    messages: list[bytes] = []
-    scheme = "masks" if encrypted else None
-    method = SelectiveMethod("audit", sharing, encrypted=scheme, record=messages.append, server=ChoosingServer)
-    setting = Setting(tuple(photos), weights, server.make_trainer, batch, STATED_DELTA, random_state)
-    each = slice(batch * math.ceil(uploads / len(photos)))
-    method.begin(setting).day({name: own.take(each) for name, own in photos.items()})
-    orders = {name: np.arange(len(own.labels)) for name, own in photos.items()}
-    ready = PreparedRun(setting, sharing, server.classes, server.public, photos, [orders])
-    return seen_in(messages, ready, learns=False)
-
-
-def seen_in(
-    messages: Iterable[bytes], ready: PreparedRun, *, learns: bool = True, most: int | None = None
-) -> tuple[SeenUpload, ...]:
-    """Return the uploads in a server's messages (the first, if there is a `most`), with the weights before them."""
-    initial = ready.setting.initial
-    received = [decode(message, Upload, Total, Request, Answer, Receipt) for message in messages]
-    uploads = [message for message in received if isinstance(message, Upload | Total)]
-    needed = {message.base for message in uploads[:most] if isinstance(message, Upload)}
-    parameters, version, kept = initial.copy(), 0, {0: initial}
-    seen, made = [], Counter[str]()
-    for message in uploads[:most]:
-        update = decode_sparse(message.body, initial.size, max_values=initial.size)
-        names = (message.participant,) if isinstance(message, Upload) else message.participants
-        base = kept[message.base] if isinstance(message, Upload) else parameters.copy()
-        batch, later = (_joined([ready.behind(name, made[name] + ahead) for name in names]) for ahead in (0, 1))
-        compared = all(ready.all_new(name, made[name] + 2) for name in names)
-        seen.append(SeenUpload(names, base, update, batch, later if compared else None))
-        made.update(names)
-        if not np.isfinite(update.values).all():
-            continue  # which the server refused
-        version += 1
-        if learns:
-            parameters[update.indices] += update.values
-        if version in needed:
-            kept[version] = parameters.copy() if learns else initial
-    return tuple(seen)
-
-
-def _joined(parts: Sequence[Photos]) -> Photos:
-    return Photos(np.concatenate([part.inputs for part in parts]), np.concatenate([part.labels for part in parts]))
-
-
 # --- a run that lies in a folder ---
 
 
 @dataclass(frozen=True, eq=False)
-class SelectiveRun:
-    """What `learn selective` or `learn network` wrote: how it was asked, its statement and what was recorded."""
+class NetworkRun:
+    """What `learn network` wrote: how it was asked, its statement and what was recorded."""
 
+    folder: Path
     about: dict[str, Any]
     statement: PrivacyStatement
-    recorded: "Recording | None"
+    recorded: "ServerView | None"
     given: Dataset | None = None
     progress: Progress = field(default=silent, repr=False)
 
     @classmethod
     def load(cls, folder: Path, *, data: Dataset | None = None, progress: Progress = silent) -> Self:
         """Read a run; `data` stand for its collection where that cannot be read from where it was."""
-        about, view = read_json(folder / ABOUT_SELECTIVE, "Learn again."), folder / VIEW
+        path, view = folder / ABOUT_NETWORK, folder / VIEW
+        about = read_json(path, "Learn again.")
         if about.get("schema") != SCHEMA or about.get("version") != VERSION:
             raise CorruptFileError(
-                f"{folder / ABOUT_SELECTIVE} is of {about.get('schema')!r}, version {about.get('version')}; this "
-                f"Blindsight reads {SCHEMA!r}, version {VERSION}. Learn again, or audit it by the one that wrote it."
+                f"{path} is of {about.get('schema')!r}, version {about.get('version')}; this Blindsight reads "
+                f"{SCHEMA!r}, version {VERSION}. Learn again, or audit it by the one that wrote it."
             )
         if data is not None and "sites" in about:
             raise InputError(
-                "this run's owners had collections of their own. It is audited where these lie: no --data."
+                "the owners of this run had collections of their own. It is audited where these lie: omit data."
             )
-        _check(folder / ABOUT_SELECTIVE, about)
+        _check(path, about)
         statement = read_statement(folder / "statement.json")
-        return cls(about, statement, Recording.load(view) if view.exists() else None, data, progress)
+        return cls(folder, about, statement, ServerView.load(view) if view.exists() else None, data, progress)
 
     @property
     def name(self) -> str:
         """The run in a few words."""
-        count = self.about["owners"] if self.command == "network" else self.about["plan"]["participants"]
-        return f"selective sharing of {count} participants of {self.about['data']}"
-
-    @property
-    def command(self) -> str:
-        """What of `blindsight learn` wrote it."""
-        return "network" if "network" in self.about else "selective"
+        return f"a network of {self.about['owners']} owners of {self.about['data']}"
 
     @cached_property
-    def ready(self) -> PreparedRun:
-        """The run before its first upload, checked to be of the same pictures."""
-        ready = self._of_network() if self.command == "network" else self._of_study()
-        size, length = ready.setting.initial.size, length_of(ready.setting.initial)
-        module = f"the module of {self.about['model']}" if self.command == "network" else "the model"
-        if size != self.about["parameters"]:
-            raise DataError(
-                f"{module} is not what this run learned: it has {size:,} parameters, and then it had "
-                f"{self.about['parameters']:,}."
-            )
-        if not math.isclose(length, self.about["initial"], rel_tol=1e-3):
-            raise DataError(
-                f"{self.about['data']} is not what this run was learned from: it, or {module}, has changed."
-            )
-        return ready
-
-    def _of_study(self) -> PreparedRun:
-        about = self.about
-        study = PhotoStudy.prepare(
-            self._dataset(),
-            backbone(about["features"], components=about["components"], random_state=about["seed"]),
-            Training(**about["training"]),
-            **about["plan"],
-            random_state=about["seed"],
-            cache=cache_folder(),
-            progress=self.progress,
-        )
-        return study.prepared(SharingOptions(**{**about["sharing"], "epsilons": ()}))
-
-    def _of_network(self) -> PreparedRun:
+    def _rebuilt(self) -> tuple[NetworkTask, dict[str, Batch], Batch, Batch]:
+        """Return the task, the batches of members, public and held-out ones, checked to be of the same pictures."""
         about, seed = self.about, self.about["seed"]
-        module = module_from(about["model"], len(about["network"]["classes"]), random_state=seed)
+        asked = dict(about["network"])
+        sums, privacy = Sums(**asked.pop("sums")), asked.pop("privacy")
+        learner = FederatedNetwork(
+            module_from(about["model"], len(asked["classes"]), random_state=seed),
+            sums=sums,
+            privacy=None if privacy is None else Privacy(**privacy),
+            random_state=seed,
+            **asked,
+        )
+        copies = privacy is not None
         if "sites" in about:
             sites = Sites(**about["sites"])
-            dataset, division = sites.read((), side=about["side"], random_state=seed, progress=self.progress)
+            dataset, division = sites.read(
+                (), side=about["side"], keep_copies=copies, random_state=seed, progress=self.progress
+            )
         else:
-            dataset = self._dataset()
+            dataset = self._dataset(copies)
             division = divide(dataset, owners=about["owners"], random_state=seed)
         owners = {name: dataset[rows] for name, rows in division.by_owner.items()}
-        return SelectiveClassifier(module, **about["network"]).prepare(owners, public=dataset[division.public])
+        loaders = {name: partial(_given, owned) for name, owned in owners.items()}
+        public, held_out = dataset[division.public], dataset[division.held_out]
+        task, _, readers, validation, _ = learner.prepare(loaders, public, held_out)
+        self._check_same(task.arrays["first"])
+        assert validation is not None
+        batches = {name: read() for name, read in readers.items()}
+        return task, batches, learner.read(public), Batch(*validation)
 
-    def _dataset(self) -> Dataset:
+    def _check_same(self, first: Vector) -> None:
+        about = self.about
+        if first.size != about["parameters"]:
+            raise DataError(
+                f"the module of {about['model']} is not what this run learned: it has {first.size:,} parameters, and "
+                f"then it had {about['parameters']:,}."
+            )
+        if not math.isclose(length_of(first), about["initial"], rel_tol=1e-3):
+            raise DataError(
+                f"{about['data']} is not what this run was learned from: it, or the module of {about['model']}, has "
+                "changed."
+            )
+
+    def _dataset(self, copies: bool) -> Dataset:
+        from blindsight.data.catalogue import reader_options
+
         if self.given is not None:
             return self.given
         about = self.about
         path = None if about["path"] is None else Path(about["path"])
+        more = {"keep_copies": True} if copies and "keep_copies" in reader_options(about["data"], path) else {}
         asked = {"path": path, "count": about["count"], "random_state": about["seed"], "progress": self.progress}
         with moved_pictures():
-            return load(str(about["data"]), **asked)
+            return load(str(about["data"]), **asked, **more)
 
     @cached_property
     def server(self) -> Server:
-        """What its server knew."""
-        assert self.ready.public is not None
-        return Server(self.ready.setting.make_trainer, self.ready.public, self.ready.classes)
+        """What the server knows beforehand."""
+        task, _, public, _ = self._rebuilt
+        settings = task.settings
+        make = partial(
+            _made,
+            task.module,
+            optimiser=settings["optimiser"],
+            learning_rate=settings["learning_rate"],
+            epochs=settings["local_epochs"],
+            batch=settings["batch_size"] or max(len(public.labels), 1),
+        )
+        return Server(make, public, settings["classes"])
 
     def seen(self, effort: float) -> tuple[SeenUpload, ...]:
-        """Return the first of the recorded uploads."""
+        """Return the sum of the first round, with some photos of members and of others."""
         if self.recorded is None:
-            raise InputError(HOW_TO_RECORD.format(self.command))
-        self.recorded.check(self.ready.photos)
-        return seen_in(self.recorded.messages, self.ready, most=self._attacked(effort))
+            raise InputError(HOW_TO_RECORD)
+        _, members, _, held_out = self._rebuilt
+        self.recorded.check(members)
+        model, mean = self.recorded.models[0].astype(np.float32), self.recorded.means[0]
+        return (self._seen(model, mean, members, held_out, effort),)
 
     def chosen(self, effort: float) -> tuple[SeenUpload, ...]:
-        """Return what the server would have seen had it chosen the weights, of all who have a batch."""
-        ready, (orders, *_) = self.ready, self.ready.passes
-        return play(
-            self.server,
-            {name: own.take(orders[name]) for name, own in ready.photos.items() if ready.all_new(name, 1)},
-            ready.sharing,
-            chosen_weights(self.server, ready.setting.initial),
-            batch=ready.setting.batch,
-            encrypted=self.about[{"network": "network", "selective": "sharing"}[self.command]]["scheme"] is not None,
-            uploads=self._attacked(effort),
-            random_state=self.about["seed"],
-        )
+        """Return what the server sees of a round if it chooses the weights: sums are the same in every scheme."""
+        task, members, _, held_out = self._rebuilt
+        learner = NetworkLearner(task, None)
+        weights = chosen_weights(self.server, np.asarray(task.arrays["first"], dtype=np.float32))
+        shared = np.stack([weights, np.zeros_like(weights)]).astype(np.float64)
+        sent = [learner.update(batch, shared, Memory(), place).sent for place, batch in enumerate(members.values())]
+        mean = learner.mean_of(np.sum(sent, axis=0), len(members))
+        return (self._seen(weights, mean, members, held_out, effort),)
 
-    def _attacked(self, effort: float) -> int:
-        """Return how many uploads are attacked: fewer, if each has many photos."""
-        return max(8, round(_UPLOADS * effort * min(1.0, BATCH / self.ready.setting.batch)))
+    def _seen(
+        self, weights: Vector, mean: NDArray[np.float64], members: Mapping[str, Batch], held_out: Batch, effort: float
+    ) -> SeenUpload:
+        """Return a sum as the attacks take it: one upload, of which some of the photos behind it are looked at."""
+        rng, most = science(self.about["seed"]), round(_PICTURES * effort)
+        batch, others = (
+            _taken(photos, rng.permutation(len(photos.labels))[:most]) for photos in (self._all(members), held_out)
+        )
+        places = np.flatnonzero(mean)
+        return SeenUpload(("all members",), weights, places, mean[places], batch, others)
+
+    def _all(self, members: Mapping[str, Batch]) -> Batch:
+        """Return the photos of all members, but for those of no known class."""
+        together = Batch(*(np.concatenate(parts) for parts in zip(*members.values(), strict=True)))
+        return _taken(together, np.flatnonzero(together.labels < self.server.classes))
+
+    def fit_finding(self, effort: float) -> Evidence:
+        """Return how well members are told by the fit of the model that everybody gets."""
+        _, members, _, held_out = self._rebuilt
+        model = NetworkModel.load(self.folder / "network.npz")
+        fits = [_margins(model, photos) for photos in (self._all(members), held_out)]
+        fprs = tuple(fpr for fpr in membership.LOW_FPRS if len(fits[1]) >= membership.fewest_others(fpr))
+        roc = membership.measure(*fits, fprs=fprs, confidence=_CONFIDENCE)
+        epsilon, delta = membership.of_exchange(self.statement) if self.statement.unit == "record" else (None, 0.0)
+        source = "nobody" if epsilon is None else "the run's statement"
+        result = membership.MembershipResult("loss threshold", roc)
+        return Evidence(membership.findings(result, "the model", source=source, epsilon=epsilon, delta=delta))
+
+    def noisy_sums(self, share: float, effort: float) -> Evidence:
+        """Look for a unit in sums with the noise of the run, or with a `share` of it, to see if that is noticed."""
+        task = self._rebuilt[0]
+        assert task.noise is not None
+        (audit,) = audit_subjects([planned_noise(task.noise, task.delta, noise_share=share)], runs=round(RUNS * effort))
+        return Evidence((audit.finding() if share == 1 else audit.self_test(planted=True),), claims=share == 1)
+
+
+def _given(dataset: Dataset) -> Dataset:
+    return dataset
+
+
+def _made(module: Any, *, record_noise: RecordGaussian | None, **how: Any) -> NetworkTrainer:
+    return NetworkTrainer(module, record_noise=record_noise, **how)
+
+
+def _margins(model: NetworkModel, photos: Batch) -> NDArray[np.float64]:
+    """Return the score of the true class above the best other one."""
+    scores = model.decision_function(photos.inputs).astype(np.float64)
+    rows = np.arange(len(scores))
+    own = scores[rows, photos.labels]
+    scores[rows, photos.labels] = -np.inf
+    margins: NDArray[np.float64] = own - scores.max(axis=1)
+    return margins
 
 
 def _check(path: Path, about: Mapping[str, Any]) -> None:
     """Refuse a description that lacks something."""
-    check_fields(path, about, data=str, seed=int, parameters=int, initial=float)
-    if "network" in about:
-        check_fields(path, about, network=dict, model=str, owners=int)
-        check_fields(path, about["network"], classes=list, scheme=str | None)
-    else:
-        check_fields(path, about, **dict.fromkeys(("training", "plan", "sharing"), dict), components=int, features=str)
-        check_fields(path, about["plan"], participants=int, days=int, initial=float, classes=list)
+    check_fields(path, about, data=str, seed=int, parameters=int, initial=float, network=dict, model=str, owners=int)
+    check_fields(path, about["network"], classes=list, sums=dict, privacy=dict | None)
     if "sites" in about:
         check_fields(path, about, sites=dict, side=int)
     else:
         check_fields(path, about, path=str | None, count=int | None)
 
 
-def about_run(initial: Vector, **asked: Any) -> dict[str, Any]:
-    """Return how a run was asked, as plain data for `ABOUT_SELECTIVE`; its public first model tells its data later."""
-    return {"schema": SCHEMA, "version": VERSION, "parameters": initial.size, "initial": length_of(initial)} | asked
+def about_run(learner: FederatedNetwork, **asked: Any) -> dict[str, Any]:
+    """Return how a run was asked, as plain data for `ABOUT_NETWORK`; its public first model tells its data later."""
+    asked["network"] = {
+        name: value
+        for name, value in learner.get_params(deep=False).items()
+        if name not in ("module", "sums", "privacy", "random_state")
+    }
+    sums, privacy = Sums.of(learner.sums), learner.privacy
+    asked["network"] |= {"classes": [str(name) for name in learner.classes_]}
+    asked["network"] |= {"sums": {"scheme": sums.scheme, "share": sums.share}}
+    asked["network"] |= {"privacy": None if privacy is None else asdict(privacy)}
+    first = learner.initial_
+    return {"schema": SCHEMA, "version": VERSION, "parameters": first.size, "initial": length_of(first)} | asked
 
 
 def length_of(vector: Vector) -> float:
@@ -577,59 +600,61 @@ def length_of(vector: Vector) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Recording:
-    """What a server received, and a mark of every photo by participant, by which to know them again."""
+class ServerView:
+    """What a server saw in every round, and a mark of every photo by member, by which to know them again."""
 
-    messages: tuple[bytes, ...]
+    models: NDArray[np.float64]
+    means: NDArray[np.float64]
     marks: dict[str, NDArray[np.float64]]
 
     @classmethod
-    def of(cls, messages: Iterable[bytes], photos: Mapping[str, Photos]) -> Self:
-        return cls(tuple(messages), {name: _marks(own) for name, own in photos.items()})
+    def of(cls, seen: SeenRounds, members: Mapping[str, Dataset]) -> Self:
+        """Return the view of a run of these members."""
+        marks = {}
+        for name, owned in members.items():
+            if owned.images is None or owned.labels is None:
+                raise InputError(f"{name} has no pictures with classes, of which there could be marks.")
+            marks[name] = _marks(Batch(owned.images, owned.labels))
+        return cls(np.array(seen.models), np.array(seen.means), marks)
 
-    def check(self, photos: Mapping[str, Photos]) -> None:
+    def check(self, members: Mapping[str, Batch]) -> None:
         """Refuse other photos than those of the recording."""
-        if self.marks and self.marks.keys() != photos.keys():
+        if self.marks.keys() != members.keys():
             raise DataError(
-                f"what was recorded is another run's: of {', '.join(self.marks)}. Learn again with --record."
+                f"what was recorded is of another run: of {', '.join(self.marks)}. Learn again with --record."
             )
         for name, marks in self.marks.items():
-            now = _marks(photos[name])
+            now = _marks(members[name])
             if now.shape != marks.shape or not np.allclose(now, marks, rtol=1e-3):
                 raise DataError(f"the pictures of {name} are not those of the recording: they have changed.")
 
     def save(self, path: AnyPath) -> None:
         """Write it for its owner alone."""
-        whole = np.frombuffer(b"".join(self.messages), dtype=np.uint8)
-        lengths = np.array([len(message) for message in self.messages], dtype=np.int64)
-        marks = {f"marks {place}": marks for place, marks in enumerate(self.marks.values())}
-        arrays: dict[str, NDArray[Any]] = {"messages": whole, "lengths": lengths, **marks}
-        write_arrays(path, _VIEW_KIND, {"participants": list(self.marks)}, arrays, private=True)
+        arrays: dict[str, NDArray[Any]] = {"models": self.models, "means": self.means}
+        arrays |= {f"marks {place}": marks for place, marks in enumerate(self.marks.values())}
+        write_arrays(path, _VIEW_KIND, {"members": list(self.marks)}, arrays, private=True)
 
     @classmethod
     def load(cls, path: AnyPath) -> Self:
+        """Read what `save` wrote."""
         document, arrays = read_arrays(path, _VIEW_KIND)
-        whole, ends = arrays["messages"].tobytes(), np.cumsum(arrays["lengths"]).tolist()
-        messages = tuple(whole[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True))
-        return cls(messages, {name: arrays[f"marks {i}"] for i, name in enumerate(document.get("participants", ()))})
+        try:
+            marks = {name: arrays[f"marks {place}"] for place, name in enumerate(document["members"])}
+            return cls(arrays["models"], arrays["means"], marks)
+        except (KeyError, TypeError) as error:
+            raise CorruptFileError(f"{path} does not hold a whole view of a server: {error}.") from None
 
 
-def _marks(photos: Photos) -> NDArray[np.float64]:
-    """Return the class and the length of every photo, which rounding and the signs of components leave as they are."""
+def _marks(photos: Batch) -> NDArray[np.float64]:
+    """Return the class and the length of every photo, which rounding leaves as they are."""
     flat = photos.inputs.reshape(len(photos.inputs), -1)
     return np.column_stack([photos.labels, np.sqrt(np.einsum("ij,ij->i", flat, flat, dtype=np.float64))])
 
 
-def plan_selective(
-    folder: Path, *, random_state: int, data: Dataset | None = None, progress: Progress = silent
-) -> Plan:
-    """Return the checks of a run; those of uploads that were not recorded say how to get them."""
-    run = SelectiveRun.load(folder, data=data, progress=progress)
-    attacks: dict[str, Callable[..., Any]] = {
-        "classes": class_finding,
-        "members": member_findings,
-        "photos": photo_finding,
-    }
+def plan_network(folder: Path, *, random_state: int, data: Dataset | None = None, progress: Progress = silent) -> Plan:
+    """Return the checks of a run; those of sums that were not recorded say how to get them."""
+    run = NetworkRun.load(folder, data=data, progress=progress)
+    attacks: dict[str, Callable[..., Any]] = {"members": member_findings, "photos": photo_finding}
     handed_out = {"the weights as learned": run.seen, "weights that the server chose": run.chosen}
 
     def check(kind: str, weights: str) -> Check:
@@ -638,7 +663,11 @@ def plan_selective(
             found = attacks[kind](run.server, seen, weights=weights, statement=run.statement)
             return Evidence(found if isinstance(found, tuple) else (found,))
 
-        return Check(f"{kind} from uploads, {weights}", 5, tried)
+        return Check(f"{kind} from sums, {weights}", 5, tried)
 
-    checks = tuple(check(kind, weights) for weights in handed_out for kind in attacks)
-    return Plan(run.name, checks, statement=run.statement)
+    checks = [check(kind, weights) for weights in handed_out for kind in attacks]
+    checks.append(Check("membership in the model", 2, run.fit_finding))
+    if run.statement.guarantee == "differential privacy":
+        shares = {"noise inside the sums": 1.0, "noise inside the sums, half of it": 0.5}
+        checks += [Check(name, 3, partial(run.noisy_sums, share)) for name, share in shares.items()]
+    return Plan(run.name, tuple(checks), statement=run.statement)
