@@ -24,7 +24,6 @@ PACKAGES = [
     "blindsight.crypto",
     "blindsight.learn",
     "blindsight.rounds",
-    "blindsight.selective",
     "blindsight.audit",
     "blindsight.search",
     "blindsight.sift",
