@@ -27,7 +27,7 @@ from blindsight.data import load
 from blindsight.data.features import Standardiser
 from blindsight.extras import require, seeded
 from blindsight.learn.linear import LinearTraining
-from blindsight.learn.training import NetworkTrainer
+from blindsight.learn.training import Batch, NetworkTrainer
 from blindsight.papers import portraits
 from blindsight.papers.dphe.attacks import attack_schemes, attack_singles, leaky_cases
 from blindsight.papers.dphe.coalitions import findings, play
@@ -313,7 +313,7 @@ def _uploads(attack: str, *, batch: int = 16, chosen: bool = False, optimiser: s
         make: Any = partial(SoftmaxTrainer, standardiser=scales, classes=classes, learning_rate=0.1)
         if optimiser is not None:
             make = partial(NetworkTrainer, _perceptron(width, hidden, classes), batch=batch, optimiser=optimiser)
-        server = network_audit.Server(make, drawn(np.arange(400 if optimiser else 40) % classes), classes)
+        server = network_audit.Server(make, Batch(*drawn(np.arange(400 if optimiser else 40) % classes)), classes)
         weights = 0.1 * rng.normal(size=server.layout.dimension).astype(np.float32)
         if optimiser is not None:
             weights = make(record_noise=None).initial()

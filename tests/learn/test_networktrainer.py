@@ -8,9 +8,6 @@ torch = pytest.importorskip("torch")
 from blindsight.errors import InputError  # noqa: E402
 from blindsight.learn.modules import FlatParameters, head, small_cnn  # noqa: E402
 from blindsight.learn.training import NetworkTrainer  # noqa: E402
-from blindsight.papers.selective import SelectiveTerms  # noqa: E402
-from blindsight.papers.selective.noise import Sharing  # noqa: E402
-from blindsight.papers.selective.protocol import ParameterServer, Participant  # noqa: E402
 from tests.learn.nets import Tied, as_tensor, plain_loop, seeded_module  # noqa: E402
 
 nn = torch.nn
@@ -276,30 +273,16 @@ def test_training_that_cannot_be_is_refused(options, words):
         NetworkTrainer(head(3, 2), **options)
 
 
-@pytest.mark.parametrize("optimiser", ["sgd", "rmsprop", "adam"])
-def test_a_participant_that_is_loaded_again_remembers_moments_and_decay(optimiser, tmp_path):
-    """Stopped after each upload or never: the parameters are the same bit for bit."""
+@pytest.mark.parametrize("optimiser", PLAIN)
+def test_a_reset_trainer_trains_as_a_new_one(optimiser):
+    """What an optimiser remembers, and how far the rate has decayed, is of one member; another begins anew."""
+    photos, labels = stripes(12)
 
-    def learned(path, *, stops):
-        trainer = NetworkTrainer(head(4, 2), optimiser=optimiser, decay=0.5)
-        terms = SelectiveTerms.of(trainer.layout, run="test", participants=("ann",), batch=4)
-        server, sharing = ParameterServer(terms, trainer.initial()), Sharing(0.5, residual=True)
-        ann = Participant("ann", terms, trainer, sharing, random_state=1, path=path)
-        rng = np.random.default_rng(0)
-        ann.gather(rng.normal(size=(12, 4)).astype(np.float32), np.arange(12) % 2)
-        for _ in range(3):
-            ann.take(server.answer(ann.request()))
-            ann.settle(server.receive(ann.train()))
-            if stops:
-                ann.close()
-                trainer = NetworkTrainer(head(4, 2), optimiser=optimiser, decay=0.5)
-                ann = Participant.load(path, trainer=trainer, sharing=sharing)
-        ann.close()
-        return server.parameters
+    def trained(trainer):
+        return trainer.train(trainer.initial(), photos, labels, 1).tobytes()
 
-    np.testing.assert_array_equal(learned(tmp_path / "a", stops=True), learned(tmp_path / "b", stops=False))
-    if optimiser == "adam":
-        trained = NetworkTrainer(head(4, 2), optimiser="adam")
-        trained.train(trained.initial(), np.ones((2, 4), np.float32), np.arange(2), 0)
-        with pytest.raises(ValueError, match="exp_avg"):
-            NetworkTrainer(head(3, 2, hidden=2), optimiser="adam").recall(trained.memory())
+    used = NetworkTrainer(convolutions(), optimiser=optimiser, decay=0.5, batch=4)
+    first, second = trained(used), trained(used)
+    used.reset()
+    assert first != second
+    assert trained(used) == first

@@ -21,6 +21,10 @@ NOISE = RecordGaussian(clip=0.5, noise_multiplier=1.0)
 PHOTO, ROW = (8, 8, 3), (5,)
 
 
+def summed(gradients, inputs, labels):
+    return sum(gradients.clipped_sums(inputs, labels))
+
+
 def batch(shape, count=6, seed=0):
     """Return inputs as a trainer makes them (photos are stored channels last) and classes."""
     rng = np.random.default_rng(seed)
@@ -154,10 +158,10 @@ def test_one_record_moves_the_sum_by_at_most_the_clip():
     inputs *= 1e4
     labels = module(inputs).argmin(dim=1)  # all quite wrong, so all gradients are long
     gradients = RecordGradients(module, NOISE)
-    whole = gradients._clipped_sum(inputs, labels)
+    whole = summed(gradients, inputs, labels)
     for one in range(12):
         kept = torch.arange(12) != one
-        moved = np.linalg.norm(whole - gradients._clipped_sum(inputs[kept], labels[kept]))
+        moved = np.linalg.norm(whole - summed(gradients, inputs[kept], labels[kept]))
         assert (1 - 1e-4) * NOISE.clip <= moved <= NOISE.clip
 
 
@@ -165,7 +169,7 @@ def test_the_noise_has_the_stated_scale_and_is_fresh_in_every_step():
     module, (inputs, labels) = seeded_module(lambda: head(2000, 3)), batch((2000,), count=8)
     noise = RecordGaussian(clip=0.7, noise_multiplier=1.3)
     gradients = RecordGradients(module, noise)
-    total = gradients._clipped_sum(inputs, labels)
+    total = summed(gradients, inputs, labels)
     drawn = []
     for _ in range(2):
         gradients.backward(inputs, labels)
@@ -181,10 +185,10 @@ def test_the_noise_has_the_stated_scale_and_is_fresh_in_every_step():
 def test_large_networks_take_a_few_records_at_a_time(monkeypatch):
     module, (inputs, labels) = seeded_module(lambda: small_cnn(3, 8)), batch(PHOTO)
     gradients = RecordGradients(module, NOISE)
-    expected = gradients._clipped_sum(inputs, labels)
+    expected = summed(gradients, inputs, labels)
     monkeypatch.setattr(recordgradients, "_AT_ONCE", 2 * layout_of(module).dimension + 5)
     assert [len(parts[0]) for parts in gradients.per_record(inputs, labels)] == [2, 2, 2]
-    np.testing.assert_allclose(gradients._clipped_sum(inputs, labels), expected, atol=1e-6)
+    np.testing.assert_allclose(summed(gradients, inputs, labels), expected, atol=1e-6)
     monkeypatch.setattr(recordgradients, "_AT_ONCE", 1)
     assert [len(parts[0]) for parts in gradients.per_record(inputs, labels)] == [1] * 6
 

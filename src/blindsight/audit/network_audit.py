@@ -38,7 +38,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,22 +85,8 @@ _TINY = 1e-7
 # --- what the server knows ---
 
 
-class Trainer(Protocol):
-    """How a participant trains (`learn.training.NetworkTrainer`, for one)."""
-
-    @property
-    def layout(self) -> ParameterLayout: ...
-
-    @property
-    def epochs(self) -> int: ...
-
-    def train(self, parameters: Vector, inputs: NDArray[Any], labels: NDArray[Any], seed: int) -> Vector: ...
-
-
-class MakeTrainer(Protocol):
-    """Makes a trainer of its own for each participant."""
-
-    def __call__(self, *, record_noise: RecordGaussian | None) -> Trainer: ...
+MakeTrainer = Callable[..., Any]
+"""Makes a trainer of its own for each participant (`learn.training.NetworkTrainer`, for one), given `record_noise`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +120,7 @@ class Server:
     classes: int
 
     @cached_property
-    def _trainer(self) -> Trainer:
+    def _trainer(self) -> Any:
         return self.make_trainer(record_noise=None)
 
     @cached_property
@@ -146,7 +132,8 @@ class Server:
     @property
     def layout(self) -> ParameterLayout:
         """The parameters by name."""
-        return self._trainer.layout
+        layout: ParameterLayout = self._trainer.layout
+        return layout
 
     def flat(self, photos: Batch) -> NDArray[np.float64]:
         """Return photos as rows of the numbers that the model takes."""
@@ -477,10 +464,11 @@ class NetworkRun:
             return self.given
         about = self.about
         path = None if about["path"] is None else Path(about["path"])
-        more = {"keep_copies": True} if copies and "keep_copies" in reader_options(about["data"], path) else {}
-        asked = {"path": path, "count": about["count"], "random_state": about["seed"], "progress": self.progress}
+        asked: dict[str, Any] = {"path": path, "count": about["count"], "random_state": about["seed"]}
+        if copies and "keep_copies" in reader_options(about["data"], path):
+            asked["keep_copies"] = True
         with moved_pictures():
-            return load(str(about["data"]), **asked, **more)
+            return load(str(about["data"]), progress=self.progress, **asked)
 
     @cached_property
     def server(self) -> Server:

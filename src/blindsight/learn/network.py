@@ -425,11 +425,13 @@ class FederatedNetwork(FrozenParameters, ClassifierMixin, BaseEstimator):  # typ
         known = None if public is None else self._read("the public pictures", public, trainer)
         private = self.privacy is not None
         readers = {name: self._reader(name, load, trainer, private) for name, load in loaders.items()}
-        sizes, prints = [], list[str]()
-        if private:
-            sizes = [len(read().labels) for read in readers.values()]
-        else:
-            _, prints = check_members_data(readers, lambda batch: sizes.append(len(batch.labels)) or tuple(batch))
+        sizes: list[int] = []
+
+        def measured(batch: Batch) -> tuple[NDArray[Any], ...]:
+            sizes.append(len(batch.labels))
+            return tuple(batch)
+
+        _, prints = check_members_data(readers, measured)
         held_out = None if validation is None else self._read("the validation pictures", validation, trainer)
         initial = self._public_start(trainer, known)
         self.initial_ = initial
@@ -459,7 +461,7 @@ class FederatedNetwork(FrozenParameters, ClassifierMixin, BaseEstimator):  # typ
             source=source,
             seen=SeenRounds() if record else None,
         )
-        return task, sums, readers, None if held_out is None else tuple(held_out), prints
+        return task, sums, readers, None if held_out is None else (held_out.inputs, held_out.labels), prints
 
     def read(self, data: MemberData) -> Batch:
         """Return pictures as the module takes them, with classes counted as in `classes_`."""
@@ -715,18 +717,18 @@ def read_inputs(data: MemberData, size: int | None) -> NDArray[Any]:
         held = data.features if data.images is None else data.images
         if held is None:
             raise InputError(f"{data.name} has neither pictures nor features.")
-        inputs = np.asarray(held)
+        inputs: NDArray[Any] = np.asarray(held)
     else:
         try:
             inputs = np.asarray(data[0] if isinstance(data, tuple | list) and len(data) == 2 else data)
         except ValueError:
             raise InputError("pictures must all have one shape; got different ones.") from None
     if size is not None and inputs.ndim == 4 and inputs.dtype == np.uint8 and inputs.shape[1:3] != (size, size):
-        return resized(inputs, size)
+        return resized(inputs.astype(np.uint8, copy=False), size)
     return inputs
 
 
-def _labels(data: MemberData) -> NDArray[Any] | Sequence[Any]:
+def _labels(data: Any) -> NDArray[Any] | Sequence[Any]:
     if not isinstance(data, Dataset):
         given = data[1]
         return given if isinstance(given, list | tuple) else np.asarray(given)

@@ -507,7 +507,7 @@ class _SummedRun(MethodRun):
         self._plan = NoisePlan.calibrated(
             epsilon=method.epsilon,
             delta=setting.delta,
-            unit="owner",
+            unit="member",
             clip=method.clip,
             members=len(names),
             drop_outs=0,

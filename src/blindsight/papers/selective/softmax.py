@@ -17,7 +17,7 @@ from blindsight.learn.modules import ParameterLayout, Vector
 from blindsight.learn.protection import RecordGaussian
 from blindsight.learn.training import DivergedError, check_labels, check_passes
 from blindsight.rng import ByteSource, science, system_bytes
-from blindsight.validation import check_features
+from blindsight.validation import check_features, check_shape
 
 _NAMES = ("weight", "bias")
 _CLIP_MARGIN = 1 - 1e-9  # more than rounding in double precision can lengthen a clipped gradient, or its part of a sum
@@ -105,8 +105,10 @@ class SoftmaxTrainer:
 
     def _rows(self, inputs: NDArray[Any]) -> Vector:
         """Return standardised features with a one behind each."""
-        with np.errstate(all="ignore"):
-            scaled = self.standardiser.apply(inputs)
+        with np.errstate(all="ignore"):  # a photo of any size: what is not finite afterwards counts as zero
+            scaled = (
+                check_shape(inputs, len(self.standardiser.mean)) - self.standardiser.mean
+            ) / self.standardiser.scale
             return np.column_stack([scaled, np.ones(len(scaled))]).astype(np.float32)
 
     def _matrix(self, parameters: Vector) -> Vector:
