@@ -19,7 +19,7 @@ from blindsight.search.gallery import gallery_file
 from blindsight.sift import fitted
 
 _MODEL, _NETWORK = "model.npz", "network.npz"
-_MADE_BY = "`blindsight learn classifier`, `learn network`, `learn selective`, `search build` or `sift fit`"
+_MADE_BY = "`blindsight learn classifier`, `learn network`, `search build` or `sift fit`"
 
 
 def audit_artefact(

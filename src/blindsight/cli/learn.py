@@ -41,7 +41,6 @@ if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands shoul
 
 app = group("learn", "Train together without seeing each other's data or updates.")
 
-_SHOWN = ("centralised", "never updated", "local only", "selective sharing", "FedAvg, equal uploads")
 _BYTES_PER_SCORE = 48  # of an owner's memory while it learns, for every picture and class
 _COLUMNS = ("round", "score", "sparsity", "kB/owner", "training s", "owners s", "aggregator s", "key generator s")
 
