@@ -245,7 +245,7 @@ def files_in(folder):
         ["demo"],
         ["learn", "classifier"],
         ["learn", "cluster"],
-        ["learn", "selective"],
+        ["papers", "selective", "days"],
         ["search", "build", "digits", "--mode", "open"],
         ["papers", "hashing", "compare"],
         ["papers", "sensorsift", "matrix"],

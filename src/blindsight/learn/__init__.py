@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from blindsight.learn.comparison import compare
     from blindsight.learn.kmeans import FederatedKMeans
     from blindsight.learn.model import LinearModel, PictureModel, load_model
+    from blindsight.learn.network import FederatedNetwork, NetworkModel
     from blindsight.rounds import RoundReport
     from blindsight.sums import open_session
 
@@ -17,7 +18,9 @@ __all__ = [
     "ClusterModel",
     "FederatedClassifier",
     "FederatedKMeans",
+    "FederatedNetwork",
     "LinearModel",
+    "NetworkModel",
     "PictureModel",
     "RoundReport",
     "Study",
@@ -30,7 +33,9 @@ _HOMES = {
     "ClusterModel": "blindsight.learn.clustering",
     "FederatedClassifier": "blindsight.learn.classifier",
     "FederatedKMeans": "blindsight.learn.kmeans",
+    "FederatedNetwork": "blindsight.learn.network",
     "LinearModel": "blindsight.learn.model",
+    "NetworkModel": "blindsight.learn.network",
     "PictureModel": "blindsight.learn.model",
     "RoundReport": "blindsight.rounds",
     "Study": "blindsight.data.sites",
