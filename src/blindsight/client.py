@@ -314,17 +314,11 @@ class Identity:
 
 
 def enrol(url: str, code: str, *, verify: "ssl.SSLContext | bool" = True, timeout: float = 30.0) -> Identity:
-    """Redeem a code: make a key here (of use to an owner), and the token that nobody else has seen. In place of a code
-    an owner of an earlier version gives their token; then only the key is new.
-    """
+    """Redeem a code: make a key here (of use to an owner), and the token that nobody else has seen."""
     key = ExchangeKey.generate()
     secret, named = key.secret_bytes().hex(), {"code": code, "public_key": key.public.hex()}
-    if code.startswith("blindsight_"):
-        with Client(url, code, key=secret, verify=verify, timeout=timeout) as client:
-            made, token = client.register_key(), code
-    else:
-        with Client(url, "", verify=verify, timeout=timeout) as client:
-            made, token = _with_token(client._send("POST", "/enrolment", named))
+    with Client(url, "", verify=verify, timeout=timeout) as client:
+        made, token = _with_token(client._send("POST", "/enrolment", named))
     return Identity(url, made.name, made.role, token, secret if made.role == "owner" else None)
 
 
@@ -433,11 +427,6 @@ class Client:
         """Measure how much is out about a person; the job's result has the readings."""
         return _read(Job, self._send("POST", f"{self._person(name)}/odometer"))
 
-    def register_key(self) -> Principal:
-        """Register this client's key where the service knows none; pictures of an earlier version are sealed for it."""
-        self._me = _read(Principal, self._send("PUT", "/me/key", {"public_key": self._secret.public.hex()}))
-        return self._me
-
     def add_frame(self, picture: bytes) -> str:
         """Send a picture's file, to be sealed for this owner's key; return its id."""
         return str(self._send("POST", f"{self._person()}/frames{self._expected()}", picture)["frame"])
@@ -492,8 +481,6 @@ class Client:
     def picture(self, frame: str) -> bytes:
         """Return one of this person's pictures as a PNG file, opened here."""
         answer = self._ask("GET", f"{self._person()}/frames/{_part(frame)}")
-        if answer.headers.get("content-type") == "image/png":  # of an earlier version, until a key is registered
-            return bytes(answer.content)
         return self._secret.open(bytes(answer.content), context=b"blindsight/picture.1 " + frame.encode())
 
     def delete_frame(self, frame: str) -> None:

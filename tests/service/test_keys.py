@@ -1,6 +1,5 @@
 """What the operator, a thief of disks and a second service can do: nothing, nothing, and its work."""
 
-import io
 import stat
 import tarfile
 from contextlib import closing
@@ -8,7 +7,6 @@ from contextlib import closing
 import httpx
 import numpy as np
 import pytest
-from PIL import Image
 from smallservice import (
     GENDER,
     KEY,
@@ -32,10 +30,8 @@ from sqlalchemy import text
 from blindsight.client import Client, enrol
 from blindsight.crypto.sealedbox import ExchangeKey
 from blindsight.errors import InputError, MessageError, PrivacyError
-from blindsight.files import write_arrays
 from blindsight.service.api import ENROLMENTS_PER_MINUTE, create_app
 from blindsight.service.backup import back_up, restore
-from blindsight.service.keys import picture_context
 from blindsight.service.store import open_database
 
 OTHER = ExchangeKey(bytes(range(1, 33)))
@@ -120,7 +116,7 @@ def test_nothing_readable_is_on_any_disk_before_during_and_after_a_grant(opened,
     assert gateway.frames._recent == {}  # nor in memory
     with pytest.raises(PrivacyError, match="not here"):
         gateway.frames.features("Ann", cast.frames)
-    make_plain(gateway, cast)  # and where they lie open the same search finds them
+    (gateway.settings.folder / "plain").write_bytes(IMAGES[0].tobytes())  # where it lies open the same search finds it
     assert holding(everything_on_disk(gateway, tmp_path / "plain.tar"), *secrets)
 
 
@@ -384,61 +380,6 @@ def test_a_person_is_erased_and_the_log_still_verifies(served, tmp_path):
         operator.erase("nobody")
     with Client(url, str(gateway.rotate_token(app)), verify=TLS) as other, pytest.raises(PrivacyError):
         other.erase("Ann")
-
-
-# --- earlier versions ---
-
-
-def make_plain(gateway, cast):
-    """Turn a service into one of the version before keys: frames in plain files, an owner without a key."""
-    for id, image in zip(cast.frames, IMAGES, strict=True):
-        path = gateway.frames._path("Ann", id)
-        arrays = {"picture": image, "features": Cells().transform(image[None])[0]}
-        write_arrays(path.with_name(f"{id}.npz"), "blindsight/frame.1", {"pipeline": "cells 1"}, arrays, private=True)
-        path.unlink()
-    with gateway.principals.database.session() as session:
-        session.execute(text("UPDATE principals SET public_key = NULL"))
-        session.execute(text("UPDATE frames SET epoch = NULL, pipeline = NULL"))
-        session.execute(text("DELETE FROM epochs"))
-
-
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_plain_frames_go_on_until_their_owner_registers_a_key(opened, tmp_path, monkeypatch, interrupted):
-    gateway = opened()
-    cast = Cast(gateway)
-    make_plain(gateway, cast)
-    gateway = opened()
-    ann = gateway.principals.get(cast.ann.id)
-    assert gateway.frames.plain("Ann") == 3
-    assert "3 pictures" in str(gateway.statements(ann)[0])
-    assert gateway.picture(ann, cast.frames[0])[1] is False
-    with pytest.raises(InputError, match="key"):
-        gateway.add_frame(ann, frames(1)[0])  # nothing is written that is not sealed
-    number = gateway.answer(ann, asked(gateway, cast, GENDER, frames=2), "allow").grant
-    before = gateway.release(cast.apps["X"], "Ann", frames=[cast.frames[0]]).rows
-    if interrupted:
-        with monkeypatch.context() as patch:
-            patch.setattr(gateway.frames, "seal_plain", lambda person: 1 / 0)
-            with pytest.raises(ZeroDivisionError):
-                gateway.register_key(ann, KEY.public.hex())
-        assert gateway.frames.plain("Ann") == 3
-        gateway = opened()  # goes on with it
-    else:
-        gateway.register_key(ann, KEY.public.hex())
-    assert gateway.frames.plain() == 0
-    assert "3 pictures" not in str(gateway.statements(ann)[0])
-    assert gateway.release(cast.apps["X"], "Ann", frames=[cast.frames[0]]).rows == before  # the live grant goes on
-    secrets = secrets_of(gateway, cast)
-    assert holding(everything_on_disk(gateway, tmp_path / "sealed.tar"), *secrets) == []
-    sealed, told = gateway.picture(ann, cast.frames[0])
-    assert told
-    png = KEY.open(sealed, context=picture_context(cast.frames[0]))
-    assert np.array_equal(np.asarray(Image.open(io.BytesIO(png))), IMAGES[0])
-    with pytest.raises(InputError, match="already"):
-        gateway.register_key(ann, OTHER.public.hex())
-    gateway.revoke(ann, number, "enough")
-    with pytest.raises(PrivacyError, match="not here"):
-        gateway.frames.features("Ann", cast.frames)
 
 
 def test_features_of_live_grants_are_opened_before_anybody_asks_and_gone_with_the_epoch(opened, monkeypatch):

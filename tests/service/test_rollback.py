@@ -4,13 +4,11 @@ import json
 import shutil
 import sqlite3
 import stat
-import tarfile
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-from smallservice import GENDER, Cast, copied, granted, open_service
+from smallservice import GENDER, LOG_KEY, Cast, copied, granted, open_service
 from sqlalchemy import text
 
 from blindsight.crypto.merkle import TreeHead, check_receipt, consistent
@@ -26,12 +24,10 @@ from blindsight.errors import (
 from blindsight.service.backup import back_up, restore
 from blindsight.service.log import AuditLog
 from blindsight.service.principals import Principals
-from blindsight.service.store import MIGRATIONS, migrate, open_database
+from blindsight.service.store import open_database
 from blindsight.service.witnesses import HeadFile, remember_head
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
-V01 = Path(__file__).with_name("store-0.1.tar.xz")
-V01_HEAD = "8ad725656adedd10fbb61769e8a8282549bcf6d933e68c2517f9d9d8f365518f"
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +106,9 @@ def test_an_old_folder_put_back_is_refused_by_a_witness_elsewhere(spent, tmp_pat
         open_service(folder, witnesses=(place,))
     with closing(sqlite3.connect(folder / "service.db", isolation_level=None)) as database:
         database.execute("DELETE FROM log_key")
-    with pytest.raises(CorruptFileError, match="another log"):
-        open_service(folder, witnesses=(place,))
+    for witnesses in ((place,), ()):
+        with pytest.raises(CorruptFileError, match="did not write"):
+            open_service(folder, witnesses=witnesses)
 
 
 def test_an_entry_that_was_altered_is_refused_at_start(spent, tmp_path):
@@ -167,7 +164,7 @@ def test_guards_that_only_have_the_name_are_refused(tmp_path, database_url):
 
 def test_a_clock_that_jumps_back_opens_no_expired_token(database):
     now = [NOON]
-    log = AuditLog(database, clock=lambda: now[0])
+    log = AuditLog(database, clock=lambda: now[0], key=LOG_KEY)
     people = Principals(database, clock=log.now)
     _, code = people.create("Ann", "app", expires=NOON + timedelta(hours=1))
     _, token = people.redeem(code)
@@ -177,7 +174,7 @@ def test_a_clock_that_jumps_back_opens_no_expired_token(database):
     log.append("owner-1", "anything")
     now[0] = NOON
     assert people.authenticate(token) is None
-    again = AuditLog(database, clock=lambda: NOON)  # after a restart
+    again = AuditLog(database, clock=lambda: NOON, key=LOG_KEY)  # after a restart
     assert Principals(database, clock=again.now).authenticate(token) is None
     assert again.append("owner-1", "anything").time == "2030-01-01T14:00:00.000000+00:00"
 
@@ -264,7 +261,7 @@ def test_a_head_file_survives_a_torn_write_and_knows_its_log(sqlite_database, tm
 
 def test_a_witness_that_cannot_be_told_stops_nothing_and_is_named(sqlite_database, tmp_path):
     (tmp_path / "file").write_text("")
-    log = AuditLog(sqlite_database, witnesses=[HeadFile(tmp_path / "file" / "head")])
+    log = AuditLog(sqlite_database, key=LOG_KEY, witnesses=[HeadFile(tmp_path / "file" / "head")])
     log.append("app-1", "release")
     assert list(log.problems) == [str(tmp_path / "file" / "head")]
     (tmp_path / "file").unlink()
@@ -274,7 +271,7 @@ def test_a_witness_that_cannot_be_told_stops_nothing_and_is_named(sqlite_databas
 
 def test_a_service_remembers_heads_of_another_and_refuses_another_history(database, tmp_path):
     other = open_database(f"sqlite:///{tmp_path / 'other.db'}")
-    log, key = AuditLog(other), None
+    log = AuditLog(other, key=LOG_KEY)
     seen = []
     for number in (3, 5):
         for _ in range(number):
@@ -286,111 +283,10 @@ def test_a_service_remembers_heads_of_another_and_refuses_another_history(databa
         remember_head(database, second, [])
     assert remember_head(database, second, log.consistency(3, 8)) == second
     assert remember_head(database, first, []) == second  # an older one changes nothing
-    key = SigningKey(log._key.secret_bytes())
-    forked = TreeHead.sign(key, 9, bytes(32), "2030-01-01T12:00:00.000000+00:00")
+    forked = TreeHead.sign(LOG_KEY, 9, bytes(32), "2030-01-01T12:00:00.000000+00:00")
     with pytest.raises(PrivacyError):
         remember_head(database, forked, [])
     other.close()
-
-
-# --- a store of version 0.1 ---
-
-
-@pytest.fixture
-def old(tmp_path):
-    """The folder of a service of version 0.1: X got one frame of two, Z waits for an answer."""
-    with tarfile.open(V01) as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path / "service"
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def old_service(request, old):
-    """The settings with which it opens, on each kind of database."""
-    if request.param == "sqlite":
-        return {"folder": old}
-    url = request.getfixturevalue("new_postgresql")("old")
-    database = open_old(url)
-    with closing(sqlite3.connect(old / "service.db")) as source, database.begin() as connection:
-        for table in ("principals", "jobs", "log", "frames"):
-            rows = source.execute(f"SELECT * FROM {table}")
-            names = [one[0] for one in rows.description]
-            for row in rows:
-                values = dict(zip(names, row, strict=True))
-                if table == "jobs":
-                    values["cancel"] = bool(values["cancel"])
-                places = ", ".join(f":{name}" for name in names)
-                connection.execute(text(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})"), values)
-    database.dispose()
-    (old / "service.db").unlink()
-    return {"folder": old, "database": url}
-
-
-def open_old(url):
-    from sqlalchemy import create_engine
-
-    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    migrate(engine, MIGRATIONS[:2])
-    return engine
-
-
-def test_a_store_of_version_0_1_is_migrated_at_start(old_service):
-    gateway = open_service(**old_service)
-    cast = Cast.again(gateway)
-    grants = gateway.grants(cast.ann)
-    assert [(one.app, one.standing == "revoked", one.released) for one in grants] == [("X", True, 1), ("X", False, 0)]
-    assert list(gateway.person(cast.ann, "Ann").private) == ["smiling"]
-    assert grants[1].evidence["report"]["verdict"] == "accept"
-    assert not (old_service["folder"] / "platform" / "platform.journal").exists()
-    assert gateway.audit.verify(known_heads=[V01_HEAD]).ok  # a head that was noted then
-    entries = gateway.audit.entries(limit=1000)
-    assert [entry.action for entry in entries[22:25]] == ["decision", "migrate log", "import journal"]
-    times = [one.time for one in grants]
-    gateway.close()
-    again = open_service(**old_service)
-    assert [one.time for one in again.grants(cast.ann)] == times
-    assert again.audit.head().size == len(entries)
-    again.close()
-
-
-def test_an_old_store_without_its_journal_or_with_another_is_refused(old):
-    journal = old / "platform" / "platform.journal"
-    lines = journal.read_bytes()
-    journal.unlink()
-    with pytest.raises(StorageError, match="missing"):
-        open_service(old)
-    journal.write_bytes(lines.replace(b'"frames":1,', b'"frames":0,'))
-    with pytest.raises(CorruptFileError, match="checksum"):
-        open_service(old)
-    journal.write_bytes(lines)
-    open_service(old).close()
-
-
-def test_an_old_journal_that_knows_more_than_the_log_is_refused(old):
-    with closing(sqlite3.connect(old / "service.db", isolation_level=None)) as database:
-        database.execute("DROP TRIGGER log_keeps_rows")
-        database.execute("DELETE FROM log WHERE position > 15")
-        database.execute(
-            "CREATE TRIGGER log_keeps_rows BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'the log only grows'); END"
-        )
-    with pytest.raises(CorruptFileError, match="log lacks"):
-        open_service(old)
-
-
-def test_what_was_logged_and_not_recorded_counts_on_the_safe_side(old):
-    journal = old / "platform" / "platform.journal"
-    lines = journal.read_bytes().splitlines(keepends=True)
-    (at,) = (number for number, line in enumerate(lines) if b'"kind":"release"' in line)
-    journal.write_bytes(b"".join(lines[:at]))  # as if a kill had come between log and journal
-    with closing(sqlite3.connect(old / "service.db", isolation_level=None)) as database:
-        database.execute("DROP TRIGGER log_keeps_rows")
-        database.execute("DELETE FROM log WHERE position > 16")
-        database.execute(
-            "CREATE TRIGGER log_keeps_rows BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'the log only grows'); END"
-        )
-    gateway = open_service(old)
-    assert [one.released for one in gateway.grants(Cast.again(gateway).ann)] == [1]
-    gateway.close()
 
 
 # --- backup and restore ---

@@ -200,7 +200,7 @@ def restore(source: Path, folder: Path, database: str | None, witness: tuple[str
 
 
 @argument("url", "Address of the service.")
-@argument("code", "The code that its operator gave you; of an earlier version your token.")
+@argument("code", "The code that its operator gave you.")
 @identity
 def enrol(url: str, code: str, identity: Path) -> None:
     """Redeem a code: make your token and, for an owner, the key for which your pictures are sealed, in one file.
@@ -290,16 +290,10 @@ def answer_proposal(job: str, said: Literal["allow", "fewer", "refuse"], identit
 @command(owners, "keys", example="owner keys --identity ann.identity")
 @identity
 def hand_over_keys(identity: Path) -> None:
-    """Register your key where the service has none; else hand over the keys of your features once more, after the
-    service's machine was restarted.
-    """
+    """Hand over the keys of your features once more, after the service's machine was restarted."""
     with _client(identity) as client:
-        if client.me.public_key is None:
-            client.register_key()
-            show({"registered": True}, "Your key is registered; your pictures are sealed for it.")
-        else:
-            client.hand_over_keys()
-            show({"handed_over": True}, "The keys of your features were handed over.")
+        client.hand_over_keys()
+    show({"handed_over": True}, "The keys of your features were handed over.")
 
 
 @command(owners, "rotate", example="owner rotate --identity ann.identity")
@@ -390,9 +384,11 @@ def revoke_token(name: str, folder: Path, database: str | None) -> None:
 def list_tokens(folder: Path, database: str | None) -> None:
     """Show everybody; tokens themselves are kept nowhere."""
     _need_extra()
+    from blindsight.service.log import open_log
     from blindsight.service.principals import Principals
 
     with _opened(folder, database) as opened:
+        open_log(folder, opened)
         known = Principals(opened).list()
     columns = ("id", "name", "role", "created", "expires", "revoked")
     document = [{column: _text(getattr(one, column)) for column in columns} for one in known]

@@ -55,7 +55,6 @@ ACCESS: Mapping[tuple[str, str], frozenset[Role]] = {
     ("DELETE", "/v1/principals/{id}"): _OPERATOR,
     ("POST", "/v1/principals/{id}/enrolment"): _OPERATOR,
     ("POST", "/v1/me/token"): _ALL,
-    ("PUT", "/v1/me/key"): _OWNER,
     ("GET", "/v1/attributes"): _ALL,
     ("GET", "/v1/platform"): _ALL,
     ("GET", "/v1/people/{person}"): _OWNER | _OPERATOR,

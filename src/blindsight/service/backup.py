@@ -24,7 +24,7 @@ from blindsight.errors import CorruptFileError, MessageError, StorageError
 from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
 from blindsight.service.log import AuditLog, LogRecords, open_log
 from blindsight.service.store import (
-    MIGRATIONS,
+    NEWEST,
     Database,
     FolderLock,
     Moment,
@@ -38,6 +38,7 @@ from blindsight.service.witnesses import HeadFile, witness_at
 
 _LEFT_OUT = ("service.db", "service.db-wal", "service.db-shm", "log.head", "cache", "demos")
 """Of the folder: what the tables hold, and what can be computed."""
+_MADE = ("log_key", "service_version")  # follow from the folder and this program
 _ABOUT, _ROWS = "backup.json", "tables.jsonl"
 
 
@@ -62,7 +63,7 @@ def back_up(target: AnyPath, folder: Path, url: str) -> TreeHead:
         with database.session(), atomic_writer(target, private=True) as stream:  # nobody writes meanwhile
             head = log.head()
             with tarfile.open(fileobj=stream, mode="w") as archive:
-                _add(archive, _ABOUT, json.dumps({"version": len(MIGRATIONS), "head": asdict(head)}).encode())
+                _add(archive, _ABOUT, json.dumps({"version": NEWEST, "head": asdict(head)}).encode())
                 _add(archive, _ROWS, "".join(_rows(database)).encode())
                 for path in sorted(folder.rglob("*")):
                     name = path.relative_to(folder)
@@ -82,7 +83,7 @@ def restore(
     with storage_errors("read", source), _archive(source) as archive:
         about = json.loads(_member(archive, _ABOUT))
         head = TreeHead.from_dict(about["head"])
-        if about["version"] != len(MIGRATIONS):
+        if about["version"] != NEWEST:
             raise StorageError(
                 f"{source} is of version {about['version']}; restore it with the Blindsight that made it."
             )
@@ -149,7 +150,7 @@ def _use_up(log: AuditLog, database: Database) -> int:
 def _rows(database: Database) -> Iterator[str]:
     with database.reading() as session:
         for table in metadata.sorted_tables:
-            if table.name == "log_key":  # which follows from the folder
+            if table.name in _MADE:
                 continue
             order = table.c.position if table.name == "log" else None
             for row in session.execute(select(table).order_by(order)):
@@ -181,15 +182,14 @@ def _clear(folder: Path, url: str, *, replace: bool) -> None:
     database = open_database(url)
     try:
         with storage_sentences(), database.engine.begin() as connection:
-            used = any(connection.execute(select(table).limit(1)).first() for table in metadata.sorted_tables)
+            tables = [table for table in metadata.sorted_tables if table.name not in _MADE]
+            used = any(connection.execute(select(table).limit(1)).first() for table in tables)
             if used and not replace:
                 raise StorageError("the database is in use. Restore into an empty one, or say --replace.")
             if used:
-                names = [*metadata.tables, "service_version"]
-                cascade = "" if database.engine.dialect.name == "sqlite" else " CASCADE"
-                for name in names:
-                    connection.execute(text(f"DROP TABLE {name}{cascade}"))
-                for name in ("refuse_log_change", "refuse_log_gap") if cascade else ():
+                metadata.drop_all(connection)
+                lite = database.engine.dialect.name == "sqlite"
+                for name in () if lite else ("refuse_log_change", "refuse_log_gap"):
                     connection.execute(text(f"DROP FUNCTION {name}"))
         with storage_sentences():
             migrate(database.engine)

@@ -100,14 +100,6 @@ class Enrolment(Request):
     model_config = example(code="ABCDEF-GHIJKL-MNOPQR-STUVWX", public_key="0f" * 32)
 
 
-class NewKey(Request):
-    """The public key of an owner of an earlier version."""
-
-    public_key: Hex
-
-    model_config = example(public_key="0f" * 32)
-
-
 EpochKeys = Annotated[dict[Identifier, Hex], Field(max_length=1000)]  # secrets by the epoch's id
 
 
@@ -411,11 +403,9 @@ FrameList = answer(
 )
 EpochList = answer(
     "EpochList",
-    "The epochs for whose keys a person's features are sealed; new frames belong to the last. `plain` frames of an "
-    "earlier version are not sealed at all, for lack of a key.",
-    {"epochs": [EXAMPLES[client.Epoch]], "plain": 0},
+    "The epochs for whose keys a person's features are sealed; new frames belong to the last.",
+    {"epochs": [EXAMPLES[client.Epoch]]},
     epochs=list[client.Epoch],
-    plain=int,
 )
 Erased = answer(
     "Erased",
@@ -510,7 +500,8 @@ def proposal_view(principal: Principal, job: Job, proposal: Proposal | None = No
     told: dict[str, Any] = {name: (job.result or {}).get(name) for name in ("verdict", "answer", "grant", "next")}
     said: dict[str, Any] = {"sentence": (job.result or {}).get("sentence", job.error)}
     if proposal is not None:
-        said |= {"evidence": proposal.to_dict(), "cost": _costs(proposal)}
+        told["verdict"] = proposal.verdict  # the files know, whatever the database says
+        said = {"sentence": proposal.sentence, "evidence": proposal.to_dict(), "cost": _costs(proposal)}
     progress: dict[str, Any] = {"doing": job.doing, "done": job.done}
     if principal.role == "app":
         told["verdict"], said, progress = _one_bit(told["verdict"]), {}, _ended(job)

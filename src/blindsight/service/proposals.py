@@ -179,6 +179,13 @@ class Proposals:
         save_sift(proposal.sift, self._folder / job / _APPLIED)
         write_arrays(self._folder / job / _FOUND, _KIND, _described(proposal), {}, private=True)
 
+    def of(self, job: Job) -> Proposal:
+        """Return what was verified for a job, which must be about the person and app that the job names."""
+        found = self.get(job.id)
+        if (found.person, found.app) != (job.payload.get("person"), job.payload.get("app")):
+            raise PrivacyError("this proposal is about somebody else. Nothing was changed.")
+        return found
+
     def get(self, job: str) -> Proposal:
         path = self._folder / job / _FOUND
         document, _ = read_arrays(path, _KIND)
@@ -376,7 +383,7 @@ class Asking:
             raise InputError(f"this app has got {used} frames of this person already; ask for more than that in all.")
 
     def _answered(self, owner: Principal, job: Job, answer: Answer) -> dict[str, Any]:
-        proposal = self._proposals.get(job.id)
+        proposal = self._proposals.of(job)
         if answer == "allow":
             return {"grant": self._allowed(owner, job.id, proposal)}
         if answer == "fewer":

@@ -15,7 +15,7 @@ a picture. Others ask under encryption (`search.encrypted_query`), as often in a
 import json
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -58,7 +58,7 @@ from blindsight.service.keys import SealedFor
 from blindsight.service.limits import network, retry_after
 from blindsight.service.log import LogCheck
 from blindsight.service.models import Identifier, Name, in_days, record
-from blindsight.service.principals import DeadTokenError, Principal, skeleton
+from blindsight.service.principals import DeadTokenError, Principal
 from blindsight.service.releases import SLOWEST, Release, events
 from blindsight.statement import PrivacyStatement
 
@@ -74,7 +74,7 @@ Own = Annotated[Principal, Depends(_their_own)]  # of /people/{person}: that per
 
 _LINES, _EVENTS = "application/jsonl", "text/event-stream"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
-_SEALED: dict[str, Any] = {"content": {"application/octet-stream": _BINARY, "image/png": _BINARY}}
+_SEALED: dict[str, Any] = {"content": {"application/octet-stream": _BINARY}}
 
 
 async def release(gateway: TheGateway, app: Caller, door: TheDoor, wanted: models.NewRelease) -> Response:
@@ -165,25 +165,17 @@ Expected = Annotated[SealedFor, Depends(_expected)]
 After = Annotated[Identifier | None, Query()]  # the last one of the page before
 
 
-def _behind(all_: Sequence[T], named: Callable[[T], str], after: str | None, limit: int) -> Sequence[T]:
-    start = 0 if after is None else next((at for at, one in enumerate(all_, 1) if named(one) == after), None)
-    if start is None:
-        raise UnknownNameError("frame", str(after), ())
-    return all_[start : start + limit]
-
-
 @router.get("/principals", response_model=models.PrincipalList, responses=refusals(404))
 def list_principals(gateway: TheGateway, after: After = None, limit: Limit = 100) -> Any:
     """Return everybody, also the revoked, in the order they came; `limit` after an id."""
-    some = _behind(gateway.principals.list(), lambda one: one.id, after, limit)
+    last = None if after is None else gateway.principals.get(after)
+    some = gateway.principals.list(after=last, limit=limit)
     return {"principals": [record(client.Principal, one) for one in some]}
 
 
 @router.post("/principals", response_model=models.WithCode, status_code=201, responses=refusals(409, *BODY))
 def create_principal(gateway: TheGateway, operator: Caller, wanted: models.NewPrincipal) -> Any:
     """Add somebody and return the code with which they make their token, this once."""
-    taken = map(skeleton, (one.name for one in gateway.principals.list()))
-    only_if(skeleton(wanted.name) not in taken, "this name is taken, or looks like one that is.")
     expires = in_days(wanted.days)
     principal, code = gateway.create_principal(operator, wanted.name, wanted.role, expires=expires, hours=wanted.hours)
     return {"principal": record(client.Principal, principal), "code": str(code)}
@@ -217,12 +209,6 @@ def enrol(request: Request, gateway: TheGateway, sent: models.Enrolment) -> Any:
 def rotate_token(gateway: TheGateway, principal: Caller) -> Any:
     """Replace one's own token; the old one opens nothing any more."""
     return {"principal": record(client.Principal, principal), "token": str(gateway.rotate_token(principal))}
-
-
-@router.put("/me/key", responses=refusals(*BODY))
-def register_key(gateway: TheGateway, owner: Caller, sent: models.NewKey) -> client.Principal:
-    """Register a key where none is: pictures that an earlier version left unencrypted are sealed for it."""
-    return record(client.Principal, gateway.register_key(owner, sent.public_key))
 
 
 @router.delete("/principals/{id}", responses=refusals(404))
@@ -265,8 +251,10 @@ def read_odometer(gateway: TheGateway, principal: Own, person: Name) -> client.J
 @router.get("/people/{person}/frames", response_model=models.FrameList, responses=refusals(404))
 def list_frames(gateway: TheGateway, owner: Own, after: After = None, limit: Limit = 100) -> Any:
     """Return the ids of a person's pictures, oldest first; `limit` after one of them."""
-    some = _behind(gateway.frame_ids(owner), lambda id: id, after, limit)
-    return {"frames": some, "stale": gateway.stale_frames(owner)}
+    return {
+        "frames": gateway.frame_ids(owner, after=after, limit=limit),
+        "stale": gateway.stale_frames(owner),
+    }
 
 
 @router.post(
@@ -334,16 +322,15 @@ def read_own_log(gateway: TheGateway, owner: Own, after: Position = 0, limit: Li
     responses=refusals(404) | {200: {"description": "the picture, sealed for its owner's key", **_SEALED}},
 )
 def show_frame(gateway: TheGateway, owner: Own, frame: Identifier) -> Response:
-    """Return a picture to the person on it: a PNG file sealed for their key; a plain one is of an earlier version."""
-    content, sealed = gateway.picture(owner, frame)
-    return Response(content, media_type="application/octet-stream" if sealed else "image/png")
+    """Return a picture to the person on it: a PNG file sealed for their key."""
+    return Response(gateway.picture(owner, frame), media_type="application/octet-stream")
 
 
 @router.get("/people/{person}/keys", response_model=models.EpochList, responses=refusals(404))
 def list_epochs(gateway: TheGateway, owner: Own) -> Any:
     """Return the epochs of a person, whose secrets only their own key opens; to allow a proposal needs these."""
     epochs = [record(client.Epoch, one) for one in gateway.epochs(owner)]
-    return {"epochs": epochs, "plain": gateway.frames.plain(owner.name)}
+    return {"epochs": epochs}
 
 
 @router.put("/people/{person}/keys", responses=refusals(404, *BODY))

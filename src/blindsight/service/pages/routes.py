@@ -134,15 +134,16 @@ def demo_picture(pages: ThePages, name: str, file: str) -> Response:
     return _picture(pages.demos.picture(name, file))
 
 
-def _picture(content: bytes | None, *, sealed: bool = False) -> Response:
+def _picture(content: bytes | None) -> Response:
     if content is None:
         raise Refusal(404, _NOTHING)
-    return Response(content, media_type="application/octet-stream" if sealed else "image/png")
+    return Response(content, media_type="image/png")
 
 
 # --- sift, and what is an owner's ---
 
 _PUBLIC, _PRIVATE = Demos.FIRST
+_SHOWN = 24  # pictures of an owner
 
 
 @router.get("/sift")
@@ -192,7 +193,8 @@ def _desk(pages: Pages, request: Request, who: Principal) -> dict[str, Any]:
     waiting.sort(key=lambda one: one.verdict != "accept")  # what needs an answer comes first
     return {
         "public_key": who.public_key,
-        "frames": gateway.frame_ids(who),
+        "frames": gateway.frames.newest(who.name, _SHOWN),
+        "count": person.frames,
         "attributes": gateway.attributes(),
         "private": person.private,
         "asked": [gateway.proposal(who, one.job) for one in waiting],
@@ -253,14 +255,7 @@ def epochs(owner: AnOwner, pages: ThePages) -> Response:
 
 @router.get("/sift/frames/{frame}")
 def own_picture(owner: AnOwner, pages: ThePages, frame: str) -> Response:
-    content, sealed = pages.gateway.picture(owner, frame)
-    return _picture(content, sealed=sealed)
-
-
-@router.post("/sift/key")
-def register_key(owner: AnOwner, pages: ThePages, public_key: Annotated[str, Form(max_length=64)]) -> Response:
-    pages.gateway.register_key(owner, public_key)
-    return RedirectResponse("/sift#desk", 303)
+    return Response(pages.gateway.picture(owner, frame), media_type="application/octet-stream")
 
 
 @router.post("/sift/frames")
