@@ -156,7 +156,7 @@ def test_a_restart_during_a_grant_goes_on_and_the_next_epoch_is_another(opened):
     assert gateway.release(cast.apps["X"], "Ann", frames=[new]).rows
     gateway.revoke(cast.ann, number, "enough")
     assert gateway.keys.current("Ann").id != first
-    assert [one.details for one in actions(gateway, "end epoch")] == [{"person": "Ann"}]
+    assert [one.details["person"] for one in actions(gateway, "end epoch")] == ["Ann"]
     later = gateway.add_frame(cast.ann, frames(1, seed=9)[0])
     gateway = opened()
     for frame in (new, later):
@@ -203,6 +203,22 @@ def test_every_end_of_the_last_grant_ends_the_epoch(opened):
         assert not gateway.keys.is_open(epoch), name
         assert gateway.keys.current("Ann").id != epoch, name
         assert len(actions(gateway, "end epoch")) == number + 1, name
+
+
+def test_the_secret_of_an_epoch_is_written_once_and_its_copies_open_with_nothing(opened, tmp_path):
+    gateway = opened()
+    cast = Cast(gateway)
+    number = granted(gateway, cast, GENDER, frames=2)
+    (path,) = gateway.settings.open_keys.glob("*.epoch")
+    before, machine = path.stat().st_ino, (gateway.settings.open_keys / "machine.key").read_bytes()
+    gateway.hand_over_keys(cast.ann, epoch_keys(gateway, cast.ann))
+    assert path.stat().st_ino == before
+    with path.open("rb") as held:  # the blocks, however they are named afterwards
+        gateway.revoke(cast.ann, number, "enough")
+        assert set(held.read()) == {0}
+    assert not (gateway.settings.open_keys / "machine.key").exists()
+    granted(gateway, cast, GENDER, frames=2)
+    assert (gateway.settings.open_keys / "machine.key").read_bytes() != machine
 
 
 def test_two_grants_share_an_epoch_until_both_have_ended(opened):

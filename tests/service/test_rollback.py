@@ -8,7 +8,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from smallservice import GENDER, LOG_KEY, Cast, copied, granted, open_service
+from smallservice import GENDER, KEY, LOG_KEY, Cast, copied, enrolled, frames, granted, open_service
 from sqlalchemy import text
 
 from blindsight.crypto.merkle import TreeHead, check_receipt, consistent
@@ -22,7 +22,8 @@ from blindsight.errors import (
     StorageError,
 )
 from blindsight.service.backup import back_up, restore
-from blindsight.service.log import AuditLog
+from blindsight.service.cameras import Retention
+from blindsight.service.log import AuditLog, log_key
 from blindsight.service.principals import Principals
 from blindsight.service.store import open_database
 from blindsight.service.witnesses import HeadFile, remember_head
@@ -182,6 +183,39 @@ def test_a_clock_that_jumps_back_opens_no_expired_token(database):
 # --- receipts and heads ---
 
 
+def test_a_clock_that_jumps_ahead_in_a_running_process_is_not_followed(database):
+    now, ticks = [NOON], [0.0]
+    log = AuditLog(database, key=LOG_KEY, clock=lambda: now[0], ticks=lambda: ticks[0])
+    log.append("owner-1", "anything")
+    now[0], ticks[0] = NOON + timedelta(days=400), 60.0
+    assert log.append("owner-1", "anything").time == "2030-01-01T12:01:00.000000+00:00"
+    assert log.ahead > timedelta(days=399)
+    now[0], ticks[0] = NOON + timedelta(minutes=2), 120.0
+    assert (log.now(), log.ahead) == (now[0], None)
+    now[0], ticks[0] = NOON + timedelta(days=9), 120.0 + 9 * 86_400  # days that pass
+    assert (log.now() - now[0] < timedelta(minutes=3), log.ahead) == (True, None)
+
+
+def test_one_wrong_second_deletes_no_picture_and_is_told(tmp_path):
+    gateway = open_service(tmp_path / "service")
+    cast = Cast(gateway, apps="X")
+    gateway.set_retention(cast.ann, Retention(days=30))
+    gateway.start()
+    gateway.check_ready()
+    gateway.audit._clock = lambda: datetime.now(UTC) + timedelta(days=400)
+    gateway.note("stranger", "refuse login", address="192.0.2.1")
+    with pytest.raises(StorageError, match="clock"):
+        gateway.check_ready()
+    assert (gateway.cameras.forget_all(), gateway.frames.count("Ann")) == (0, 3)
+    gateway.close()
+    ahead = AuditLog(open_database(gateway.settings.database_url), key=log_key(gateway.settings.folder))
+    ahead._clock = lambda: datetime.now(UTC) + timedelta(days=400)
+    ahead.append("stranger", "refuse login")  # by a process that was started at the wrong time
+    gateway = open_service(tmp_path / "service")
+    assert (gateway.cameras.forget_all(), gateway.frames.count("Ann")) == (0, 3)
+    gateway.close()
+
+
 def test_every_release_has_a_receipt_and_heads_prove_each_other(tmp_path):
     gateway = open_service(tmp_path / "service")
     cast = Cast(gateway, apps="X")
@@ -278,14 +312,14 @@ def test_a_service_remembers_heads_of_another_and_refuses_another_history(databa
             log.append("app-1", "release")
         seen.append(log.head())
     first, second = seen
-    assert remember_head(database, first, []) == first
+    assert remember_head(database, first, [], "app-1") == first
     with pytest.raises(PrivacyError, match=str(first)):
-        remember_head(database, second, [])
-    assert remember_head(database, second, log.consistency(3, 8)) == second
-    assert remember_head(database, first, []) == second  # an older one changes nothing
+        remember_head(database, second, [], "app-1")
+    assert remember_head(database, second, log.consistency(3, 8), "app-2") == second
+    assert remember_head(database, first, [], "app-1") == second  # an older one changes nothing
     forked = TreeHead.sign(LOG_KEY, 9, bytes(32), "2030-01-01T12:00:00.000000+00:00")
     with pytest.raises(PrivacyError):
-        remember_head(database, forked, [])
+        remember_head(database, forked, [], "app-1")
     other.close()
 
 
@@ -315,14 +349,51 @@ def test_a_restore_is_accepted_logged_and_spends_nothing_twice(backed_up, tmp_pa
     assert (len(done.given_up), done.used_up) == (1, 1)
     gateway = open_service(**settings, witnesses=(place,))
     cast = Cast.again(gateway)
-    with pytest.raises(BudgetExceededError):
+    with pytest.raises(PrivacyError, match="no grant"):
         gateway.release(cast.apps["X"], "Ann", latest=1)
     assert gateway.picture(cast.ann, cast.frames[0])
     logged = [entry.action for entry in gateway.audit.entries(limit=1000)]
-    assert logged[-5:] == ["release", "restore", "end epoch", "refuse release", "read picture"]
+    assert [one for one in logged if one in ("revoke", "restore", "end epoch")] == ["revoke", "restore", "end epoch"]
+    with pytest.raises(InputError, match="already"):  # nor is it granted a second time
+        gateway.propose(cast.apps["X"], "Ann", GENDER, frames=2)
     assert not gateway.audit.verify(known_heads=done.given_up).ok  # who noted it still can tell
     gateway.close()
     open_service(**settings, witnesses=(place,)).close()
+
+
+def test_a_restore_brings_nothing_back_that_had_ended(tmp_path, database_url):
+    settings = {"folder": tmp_path / "service", "database": database_url}
+    gateway = open_service(**settings)
+    cast = Cast(gateway, apps="X")
+    _, code = gateway.create_principal(cast.operator, "Zoe", "owner")
+    thief, stolen = enrolled(gateway, cast.operator, "thief", "app")
+    camera = gateway.add_device(cast.ann, "door")[1]
+    number = granted(gateway, cast, GENDER, frames=2, then="repeat")
+    bea, _ = enrolled(gateway, cast.operator, "Bea", "owner")
+    gateway.add_frame(bea, frames(1)[0])
+    back_up(tmp_path / "backup.tar", *settings.values())
+    gateway.enrol(code, KEY.public.hex())
+    fresh = gateway.rotate_token(cast.ann)
+    gateway.revoke_principal(cast.operator, thief.id)
+    gateway.revoke(cast.ann, number, "I moved house")
+    gateway.erase_person(bea, "Bea")
+    gateway.close()
+    done = restore(tmp_path / "backup.tar", *settings.values(), replace=True)
+    assert done.erased == ("Bea",)
+    gateway = open_service(**settings)
+    for token in (stolen, cast.ann_token, fresh, camera):
+        assert gateway.authenticate(str(token)) is None
+    with pytest.raises(PrivacyError, match="code"):
+        gateway.enrol(code, KEY.public.hex())
+    assert [one.standing for one in gateway.grants(cast.ann)] == ["revoked"]
+    assert gateway.principals.named("Bea").revoked is not None
+    assert gateway.frames.count("Bea") == 0
+    assert len(list((settings["folder"] / "frames").rglob("*.npz"))) == len(cast.frames)
+    assert gateway.principals.named("thief").revoked is not None
+    again = gateway.issue_code(cast.operator, cast.ann.id)
+    assert gateway.enrol(again, KEY.public.hex())[0].name == "Ann"
+    assert gateway.principals.database.rows.check() == []
+    gateway.close()
 
 
 def test_a_restore_of_the_newest_state_gives_nothing_up(backed_up, tmp_path):

@@ -32,7 +32,7 @@ from blindsight.service.log import AuditLog, Draft, LogCheck, open_log, verify_e
 from blindsight.service.principals import Principals
 from blindsight.service.store import log as table
 from blindsight.service.store import open_database
-from blindsight.service.witnesses import HeadFile, HeadService, remember_head, remembered_head
+from blindsight.service.witnesses import MOST_WITNESSED, HeadFile, HeadService, remember_head, remembered_head
 
 NONE = EMPTY.hex()
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -322,7 +322,7 @@ class Far:
         self._database = database
 
     def witness_head(self, head, proof):
-        return asdict(remember_head(self._database, TreeHead.from_dict(dict(head)), proof))
+        return asdict(remember_head(self._database, TreeHead.from_dict(dict(head)), proof, "app-1"))
 
     def witnessed_head(self, key):
         try:
@@ -339,7 +339,7 @@ def test_a_service_that_knows_another_history_has_not_taken_a_head(sqlite_databa
     far = open_database(f"sqlite:///{tmp_path / 'far.db'}")
     log = AuditLog(sqlite_database, key=LOG_KEY)
     fill(log, 5)
-    remember_head(far, log.head(), [])
+    remember_head(far, log.head(), [], "app-1")
     other = open_database(f"sqlite:///{tmp_path / 'other.db'}")
     witness = HeadService("https://other.example.org", "t")
     witness._client = Far(far)
@@ -558,3 +558,28 @@ def test_log_survives_a_restart(database, database_url):
     assert AuditLog(reopened, key=LOG_KEY).append("app-1", "release").position == 2
     assert AuditLog(reopened, key=LOG_KEY).verify().ok
     reopened.close()
+
+
+def test_nobody_fills_a_witnesss_memory_for_others(sqlite_database):
+    def told(principal):
+        return remember_head(sqlite_database, TreeHead.sign(SigningKey.generate(), 0, bytes(32), "2026"), [], principal)
+
+    for _ in range(MOST_WITNESSED):
+        told("app-1")
+    with pytest.raises(InputError, match="already"):
+        told("app-1")
+    told("app-2")
+
+
+def test_a_witness_that_knows_nothing_of_a_log_with_entries_must_be_said_to_be_new(sqlite_database, tmp_path):
+    far = open_database(f"sqlite:///{tmp_path / 'far.db'}")
+    witness = HeadService("https://other.example.org", "t")
+    witness._client = Far(far)
+    log = AuditLog(sqlite_database, key=LOG_KEY, witnesses=[witness])
+    fill(AuditLog(sqlite_database, key=LOG_KEY), 2)
+    with pytest.raises(StorageError, match="new"):
+        log.check_witnesses()
+    log.check_witnesses(new=True)
+    witness.close()
+    log.check_witnesses()
+    far.close()

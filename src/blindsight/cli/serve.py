@@ -62,6 +62,7 @@ identity = option("--identity", "-i", default=Path("blindsight.identity"), help=
     max=64,
 )
 @witnesses
+@flag("--witness-new", help="The service that is named as witness was never told of this log.")
 @option(
     "--verdict-seconds",
     default=60.0,
@@ -195,7 +196,10 @@ def restore(source: Path, folder: Path, database: str | None, witness: tuple[str
     show(
         asdict(done),
         f"Restored: the log has {done.entries} entries. Later heads that were given up: {lost}.",
-        f"Grants whose budget counts as used: {done.used_up}.",
+        f"Grants that ended, with what their budgets had left: {done.used_up}.",
+        f"People who stay erased: {', '.join(done.erased) or 'none that is known'}.",
+        "Unless a witness shows that this is the newest state, cameras, open codes and all tokens but the operators' "
+        "have ended: enrol everybody again.",
     )
 
 
@@ -358,7 +362,8 @@ def issue_code(name: str, days: int | None, hours: int, folder: Path, database: 
     """Issue another code for who lost a token or a key; the old token opens nothing any more. An owner's grants end,
     and pictures of before stay sealed for the key of before.
     """
-    with _principals(folder, database, "issue enrolment code") as (principals, in_days, note):
+    reason = "another enrolment code was issued for the owner"
+    with _principals(folder, database, "issue enrolment code", reason) as (principals, in_days, note):
         known = _found(principals, name)
         code = principals.issue_code(known.id, hours=hours, expires=in_days(days))
         note(known)
@@ -371,7 +376,7 @@ def issue_code(name: str, days: int | None, hours: int, folder: Path, database: 
 @options.database
 def revoke_token(name: str, folder: Path, database: str | None) -> None:
     """Make a token worthless, for ever."""
-    with _principals(folder, database, "revoke principal") as (principals, _, note):
+    with _principals(folder, database, "revoke principal", "the owner's token was revoked") as (principals, _, note):
         known = _found(principals, name)
         principals.revoke(known.id)
         note(known)
@@ -491,17 +496,26 @@ def _url(folder: Path, database: str | None) -> str:
 
 
 @contextmanager
-def _principals(folder: Path, database: str | None, action: str) -> "Iterator[tuple[Principals, Any, Any]]":
-    """Change who may ask, and note it in the log: both or neither."""
+def _principals(
+    folder: Path, database: str | None, action: str, ending: str | None = None
+) -> "Iterator[tuple[Principals, Any, Any]]":
+    """Change who may ask, and note it in the log: both or neither; `ending` is why grants and cameras end, too."""
     _need_extra()
+    from blindsight.service.gateway import end_on_machine
     from blindsight.service.log import MACHINE, open_log
     from blindsight.service.models import in_days
     from blindsight.service.principals import Principals, told_of
 
     with _opened(folder, database) as opened:
         log = open_log(folder, opened)
+
+        def note(whom: "Principal") -> None:
+            log.append(MACHINE, action, told_of(whom))
+            if ending is not None:
+                end_on_machine(log, opened, whom, ending)
+
         with opened.session():
-            yield (Principals(opened, clock=log.now), in_days, lambda whom: log.append(MACHINE, action, told_of(whom)))
+            yield Principals(opened, clock=log.now), in_days, note
 
 
 def _found(principals: "Principals", name: str) -> "Principal":

@@ -253,10 +253,11 @@ def _demos(settings: ServiceSettings) -> "Demos":
 
 def first_token(gateway: Gateway) -> Token | None:
     """Return the token of the first operator, made by this call; None if there is an operator already."""
-    token = gateway.principals.first_run()
-    if token is not None:
-        made = gateway.principals.list()[0]
-        gateway.audit.append(MACHINE, "create principal", told_of(made))
+    with gateway.principals.database.session():
+        token = gateway.principals.first_run()
+        if token is not None:
+            made = gateway.principals.list()[0]
+            gateway.audit.append(MACHINE, "create principal", told_of(made))
     return token
 
 

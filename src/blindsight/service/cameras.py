@@ -29,7 +29,7 @@ from blindsight.service.frames import MOST_FRAMES, FrameStore
 from blindsight.service.log import MACHINE, PLATFORM, AuditLog
 from blindsight.service.principals import TOKEN, Principal, Principals, Token, check_name, token_hash
 from blindsight.service.rows import sealed
-from blindsight.service.store import devices, retention
+from blindsight.service.store import Database, devices, retention
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +68,14 @@ class Retention:
         for name, value, most in (("frames", self.frames, MOST_FRAMES), ("days", self.days, MOST_DAYS)):
             if value is not None and not 1 <= value <= most:
                 raise InputError(f"{name} to keep must be in [1, {most}]; got {value}.")
+
+
+def revoke_devices(database: Database, person: str, now: datetime) -> int:
+    """Make the tokens of all devices of a person worthless; return the number of those that were not."""
+    live = [one for one in database.rows.fetch(devices, _OF, {"person": person}) if one.revoked is None]
+    for one in live:
+        database.rows.change(devices, one, revoked=now)
+    return len(live)
 
 
 def _device(row: Row[Any]) -> Device:
@@ -146,16 +154,13 @@ class Cameras:
 
     def revoke_all(self, person: str, by: str, *, erase: bool = False) -> None:
         """Make the tokens of all devices of a person worthless; to erase also deletes what is known of them."""
-        rows, now = self._database.rows, self._log.now()
         with self._database.session():
-            live = [one for one in rows.fetch(devices, _OF, {"person": person}) if one.revoked is None]
-            for one in live:
-                rows.change(devices, one, revoked=now)
+            live = revoke_devices(self._database, person, self._log.now())
             if erase:
-                rows.remove_all(devices, person)
-                rows.remove_all(retention, person)
+                self._database.rows.remove_all(devices, person)
+                self._database.rows.remove_all(retention, person)
             if live:
-                self._log.append(by, "revoke devices", {"person": person, "devices": len(live)})
+                self._log.append(by, "revoke devices", {"person": person, "devices": live})
 
     # --- photos of one's own ---
 

@@ -28,7 +28,7 @@ from blindsight.data import Dataset, FeaturePipeline
 from blindsight.errors import BlindsightError, InputError, PrivacyError, StorageError, UnknownNameError
 from blindsight.files import storage_errors
 from blindsight.progress import Progress, silent
-from blindsight.service.cameras import Cameras, Device, Retention
+from blindsight.service.cameras import Cameras, Device, Retention, revoke_devices
 from blindsight.service.errors import told
 from blindsight.service.frames import FrameStore
 from blindsight.service.jobs import UNFINISHED, Handler, Job, Jobs, Worker
@@ -68,7 +68,7 @@ from blindsight.service.witnesses import remember_head, remembered_head, witness
 from blindsight.sift.attackers import chosen_attackers
 from blindsight.sift.platform import Platform, no_grant
 from blindsight.sift.ppls import PPLS, SiftLearner
-from blindsight.sift.register import Grant
+from blindsight.sift.register import Grant, Register
 from blindsight.sift.stream import Then
 from blindsight.sift.verify import Verifier
 
@@ -78,7 +78,7 @@ MOST_WAITING = 5  # jobs that one principal may have waiting
 _PROBE = 1 << 20  # bytes that must have room on the disk
 _NOTED, _NOTED_AGAIN = 10_000, 60.0  # what is remembered of notes, and for how many seconds
 
-_ANOTHER = "another enrolment code was issued for the owner"
+ANOTHER_CODE = "another enrolment code was issued for the owner"
 
 FOR_APPS = ("status", "mechanism", "who_sees")  # what an app may read of a statement about a person
 
@@ -109,12 +109,13 @@ class Gateway:
         self._reviews = Reviews(platform, jobs)
         platform.verifier = self._ensemble.verifier
         platform.joined = self._ensemble.again  # another process may have let one in
-        duties = Duties(platform, self._proposals)
+        duties = Duties(platform, self._proposals, log)
         self.worker = Worker(jobs, {**(handlers or {}), **duties.handlers}, settings, between=self.sweep)
         self._registered, self._ended = set[str](), set[str]()  # apps; revoked owners whose grants have ended
         self._noted: dict[str, tuple[float, int]] = {}  # what was logged when, and how often again since
         self._noting = threading.Lock()
         self._held: tuple[FolderLock, Database] | None = None
+        self._beat: tuple[int, TreeHead] | None = None
 
     @classmethod
     def open(
@@ -151,7 +152,7 @@ class Gateway:
                 records=LogRecords(log, database),
                 clock=log.now,
             )
-            log.check_witnesses()
+            log.check_witnesses(new=settings.witness_new)
             keys = Keys(settings.open_keys, database, clock=log.now)
             frames = FrameStore(
                 settings.folder / "frames",
@@ -193,7 +194,7 @@ class Gateway:
         """
         for gone in self.principals.ended_owners():
             if gone.revoked is None or gone.name not in self._ended:
-                reason = "the owner's token was revoked" if gone.revoked else _ANOTHER
+                reason = "the owner's token was revoked" if gone.revoked else ANOTHER_CODE
                 self._end_grants_about(gone, None, reason)
                 self.cameras.revoke_all(gone.name, PLATFORM)
             if gone.revoked is not None:
@@ -244,6 +245,8 @@ class Gateway:
         room on the disk, no worker.
         """
         self.audit.head()
+        if self.audit.now() and self.audit.ahead:
+            raise StorageError(f"the clock jumped ahead by {self.audit.ahead}. If it is right now, start again.")
         self.jobs.waiting("")
         with self.principals.database.session():  # somebody can write
             pass
@@ -288,7 +291,7 @@ class Gateway:
     def _shut(self, owner: Principal, by: Principal) -> None:
         """End grants about somebody whose token was exchanged, and the tokens of their cameras."""
         if owner.role == "owner":
-            self._end_grants_about(owner, by, _ANOTHER)
+            self._end_grants_about(owner, by, ANOTHER_CODE)
             self.cameras.revoke_all(owner.name, by.id)
             self._close(owner.name)
 
@@ -647,12 +650,34 @@ class Gateway:
         """Remember the newest head of another service's log; one that tells another history is refused, and logged."""
         told = TreeHead.from_dict(head)
         try:
-            return remember_head(self.principals.database, told, proof)
+            return remember_head(self.principals.database, told, proof, principal.id)
         except PrivacyError:
             self.audit.append(
                 principal.id, "refuse head", {"key": told.key, "head": str(told), "signed": told.signature}
             )
             raise
+
+    def log_head(self, principal: Principal) -> TreeHead:
+        """Return the newest head that somebody may see. To an app its size would tell when others do something: it gets
+        one on a fixed beat, or that of its own last release.
+        """
+        if principal.role != "app":
+            return self.audit.head()
+        beat = math.floor(self.jobs.now().timestamp() / self.settings.verdict_seconds)
+        if self._beat is None or self._beat[0] != beat:
+            self._beat = beat, self.audit.head()
+        own = self._releases.heads.get(principal.id)
+        return self._beat[1] if own is None or own.size < self._beat[1].size else own
+
+    def log_proof(self, principal: Principal, first: int, second: int | None) -> tuple[TreeHead, int, list[str]]:
+        """Return the newest head that somebody may see, a size up to it, and the proof that the log of that size goes
+        on from that of `first` entries.
+        """
+        head = self.log_head(principal)
+        size = head.size if second is None else second
+        if not 0 <= first <= size <= head.size:
+            raise InputError(f"sizes must be in order, and at most {head.size}; got {first} and {size}.")
+        return head, size, self.audit.consistency(first, size)
 
     def witnessed_head(self, key: str) -> TreeHead:
         return remembered_head(self.principals.database, key)
@@ -744,6 +769,22 @@ class Gateway:
     def _own(principal: Principal, person: str) -> None:
         if principal.role != "operator" and principal.name != person:
             raise UnknownNameError("person", person, ())
+
+
+def end_on_machine(log: AuditLog, database: Database, owner: Principal, reason: str) -> None:
+    """End the grants and cameras of an owner whose token ends, without a gateway; a running one closes their epoch
+    within a minute.
+    """
+    if owner.role != "owner":
+        return
+    register = Register(LogRecords(log, database), log.now)
+    with register.current():
+        for grant in register.live(owner.name):
+            with acting(None, person=grant.person, app=grant.app):
+                register.revoke(grant, reason, leaks=False)
+    with database.session():
+        if ended := revoke_devices(database, owner.name, log.now()):
+            log.append(MACHINE, "revoke devices", {"person": owner.name, "devices": ended})
 
 
 def _only(principal: Principal, *roles: Role) -> None:

@@ -28,10 +28,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from time import monotonic
 from typing import IO, Any
 
 from sqlalchemy import bindparam, insert, select, true
@@ -69,6 +70,7 @@ logger = logging.getLogger(__name__)
 DETAILS_LENGTH = 16_384
 _LINE_LENGTH = 4 * DETAILS_LENGTH
 _BATCH = 1_000
+_JUMP = timedelta(days=1)  # of the clock, within one process
 _ENTRY = (log.c.position, log.c.time, log.c.actor, log.c.action, log.c.details, log.c.hash, log.c.signature)
 _LAST = select(log.c.position, log.c.time, log.c.hash, log.c.signature).order_by(log.c.position.desc()).limit(1)
 _AT = select(*_ENTRY).where(log.c.position.in_(bindparam("positions", expanding=True)))
@@ -99,6 +101,7 @@ class Acting:
     actor: str = PLATFORM
     about: Mapping[str, Any] = field(default_factory=dict)
     apps: Mapping[str, str] = field(default_factory=dict)
+    recorded: list[str] = field(default_factory=list)  # the kinds of records so far
 
     def actor_of(self, record: Mapping[str, Any]) -> str:
         return self.apps.get(str(record.get("app")), self.actor)
@@ -107,21 +110,21 @@ class Acting:
 _acting: ContextVar[Acting | None] = ContextVar("acting", default=None)
 
 
-def acting(principal: Principal | None, **about: Any) -> AbstractContextManager[None]:
+def acting(principal: Principal | None, **about: Any) -> AbstractContextManager[Acting]:
     """Attribute what the platform records in this block to somebody; `about` goes into the entries."""
     return _as(Acting(PLATFORM if principal is None else principal.id, about))
 
 
-def acting_together(apps: Iterable[Principal]) -> AbstractContextManager[None]:
+def acting_together(apps: Iterable[Principal]) -> AbstractContextManager[Acting]:
     """Attribute what the platform records in this block to the app that each record names."""
     return _as(Acting(apps={app.name: app.id for app in apps}))
 
 
 @contextmanager
-def _as(now: Acting) -> Iterator[None]:
+def _as(now: Acting) -> Iterator[Acting]:
     mark = _acting.set(now)
     try:
-        yield
+        yield now
     finally:
         _acting.reset(mark)
 
@@ -255,14 +258,19 @@ class AuditLog:
         key: SigningKey,
         witnesses: Sequence[Witness] = (),
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        ticks: Callable[[], float] = monotonic,
     ) -> None:
+        self._monotonic = ticks
         self._database, self._clock, self._witnesses = database, clock, tuple(witnesses)
         self._key = key
         self._reached, self._followed = (0, EMPTY), dict[str, TreeHead]()
         self._reaching = threading.Lock()
         self._given_up = set[TreeHead]()
         self._latest: datetime | None = None
+        self._ticks = 0.0
         self._clock_mutex = threading.Lock()
+        self.ahead: timedelta | None = None
+        """How far the clock jumped ahead while this process ran; such a jump is not followed."""
         self.problems: dict[str, str] = {}  # why a witness did not take the newest head, by its name
         self._signed: tuple[int, bytes, str] | None = None  # the head that was checked last
         self._rows = Rows(database, self._key.secret_bytes(), self._follow_rows)
@@ -273,13 +281,21 @@ class AuditLog:
         return self._key.public.hex()
 
     def now(self) -> datetime:
-        """Return the clock's time, or the latest moment that was ever logged or returned where that is later."""
+        """Return the clock's time, or the latest moment that was ever logged or returned where that is later. A clock
+        that jumps ahead by more than a day while the process runs is not followed: until it is right again, or the
+        process is started anew, time goes on by the seconds that pass.
+        """
         with self._clock_mutex:
+            now, ticks = self._clock().astimezone(UTC), self._monotonic()
             if self._latest is None:
                 with self._database.reading() as session:
                     last = session.execute(_LAST).one_or_none()
-                self._latest = datetime.min.replace(tzinfo=UTC) if last is None else _moment(last.time)
-            self._latest = max(self._latest, self._clock().astimezone(UTC))
+                self._latest = now if last is None else max(now, _moment(last.time))
+            else:
+                expected = self._latest + timedelta(seconds=ticks - self._ticks)
+                self.ahead = now - expected if now > expected + _JUMP else None
+                self._latest = max(self._latest, expected if self.ahead else now)
+            self._ticks = ticks
             return self._latest
 
     def append(
@@ -385,6 +401,12 @@ class AuditLog:
         return head in self._followed.values()
 
     @staticmethod
+    def head_of(session: Session) -> TreeHead | None:
+        """Return the head that a transaction ended with, if it added to the log."""
+        tail: _Tail | None = session.info.get("log")
+        return None if tail is None else tail.head
+
+    @staticmethod
     def receipts(session: Session) -> dict[int, dict[str, Any]]:
         """Return record, proof of inclusion and signed head of each entry of an ended transaction, by position."""
         if session.info.get("log") is None:
@@ -397,10 +419,17 @@ class AuditLog:
             for row, proof in zip(tail.rows, proofs, strict=True)
         }
 
-    def check_witnesses(self) -> None:
-        """Refuse a log that lacks what a witness saw, unless a restore gave it up; then tell all of the newest head."""
-        for witness in self._witnesses:
-            witness.last(self.key)  # one that cannot be asked is an error here
+    def check_witnesses(self, *, new: bool = False) -> None:
+        """Refuse a log that lacks what a witness saw, unless a restore gave it up; then tell all of the newest head. A
+        witness at an address that knows nothing of a log with entries must be said to be `new`.
+        """
+        size = self.head().size
+        for witness in self._witnesses:  # one that cannot be asked is an error here
+            if witness.last(self.key) is None and witness.remote and size and not new:
+                raise StorageError(
+                    f"{witness.name} knows no head of this log, which has {size} entries: it may have forgotten them, "
+                    "and would not notice an old state. If it was never told of this log, say that it is new."
+                )
         self.tell_witnesses()
 
     def tell_witnesses(self) -> None:
@@ -630,6 +659,7 @@ class LogRecords:
 
     def append_all(self, records: Sequence[dict[str, Any]]) -> Sequence[Mapping[str, Any]]:
         now = _acting.get() or Acting()
+        now.recorded.extend(str(one["kind"]) for one in records)
         rows = self._log.add([_draft(one, now.actor_of(one), now.about) for one in records])
         for row in rows if rows[0].position == self._walk.size + 1 else self._log.rows(self._walk.size):
             assert self._walk.take(row)

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
+from blindsight.crypto.merkle import TreeHead
 from blindsight.errors import (
     BlindsightError,
     BudgetExceededError,
@@ -174,6 +175,8 @@ class Releases:
         self._platform, self._frames, self._log, self._principals = platform, frames, log, principals
         frames.prepare = platform.seen
         self._commit: GroupCommit[Asked, Release] = GroupCommit(self._carry_out)
+        self.heads: dict[str, TreeHead] = {}
+        """The head that came with each app's last release."""
 
     def give(self, asked: Asked) -> Release:
         return self._commit(asked)
@@ -196,6 +199,8 @@ class Releases:
             refused = [_refusal(several[at], one) for at, one in judged.items() if isinstance(one, BlindsightError)]
             self._log.append_all(refused, session=session)
         receipts = self._log.receipts(session)
+        head = self._log.head_of(session)
+        self.heads |= {several[at].app.id: head for at, one in judged.items() if head and isinstance(one, Released)}
         return [_told(one, judged[number], receipts) for number, one in enumerate(several)]
 
     def _wanted(self, asked: Asked, known: Owners) -> Wanted:

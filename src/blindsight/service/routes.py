@@ -445,19 +445,23 @@ def read_log(gateway: TheGateway, operator: Caller, after: Position = 0, limit: 
 
 
 @router.get("/log/head")
-def log_head(gateway: TheGateway) -> TreeHead:
-    """Return the newest head of the log, signed: note it, and ask later whether the log still continues it."""
-    return gateway.audit.head()
+def log_head(gateway: TheGateway, principal: Caller) -> TreeHead:
+    """Return the newest head of the log, signed: note it, and ask later whether the log still continues it. An app gets
+    a new one on a fixed beat and with its releases.
+    """
+    return gateway.log_head(principal)
 
 
 @router.get("/log/consistency", response_model=models.ConsistencyView)
 def log_consistency(
-    gateway: TheGateway, first: Annotated[int, Query(ge=0)] = 0, second: Annotated[int | None, Query(ge=0)] = None
+    gateway: TheGateway,
+    principal: Caller,
+    first: Annotated[int, Query(ge=0)] = 0,
+    second: Annotated[int | None, Query(ge=0)] = None,
 ) -> Any:
     """Prove (RFC 6962) that the log of one size is the beginning of that of another; without it, of the newest head."""
-    head = gateway.audit.head()
-    size = head.size if second is None else second
-    return {"first": first, "second": size, "proof": gateway.audit.consistency(first, size), "head": head}
+    head, size, proof = gateway.log_proof(principal, first, second)
+    return {"first": first, "second": size, "proof": proof, "head": head}
 
 
 @router.post("/witness", responses=refusals(*BODY))

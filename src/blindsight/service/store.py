@@ -168,6 +168,7 @@ witnessed = Table(
     metadata,
     Column("key", Text, primary_key=True),  # of the service whose log this is about
     Column("head", JSON, nullable=False),
+    Column("principal", Text, nullable=False),  # who brought the first one
 )
 
 frames = Table(

@@ -2,6 +2,7 @@
 
 import io
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def test_a_camera_ends_with_its_owner_and_with_its_days(service):
     _, token = gateway.add_device(ann, "door", days=2)
     assert gateway.authenticate(str(token)).name == "ann"
     later = datetime.now(UTC) + timedelta(days=3)
-    gateway.audit._clock = lambda: later
+    gateway.audit._clock, gateway.audit._monotonic = (lambda: later), (lambda: monotonic() + 4 * 86_400)
     assert gateway.authenticate(str(token)) is None
     _, token = gateway.add_device(ann, "garden")
     gateway.principals.revoke(ann.id)
@@ -126,10 +127,12 @@ def test_retention_is_a_ring_by_number_and_by_days_and_is_logged(service):
         ann.set_retention(frames=0)
     ann.set_retention(days=7)
     now = gateway.audit._clock()
+    gateway.audit._monotonic = lambda: monotonic() + 10 * 86_400  # days that pass, not a clock that jumps
     gateway.audit._clock = gateway.frames._clock = lambda: now + timedelta(days=6)
     newest = ann.add_frame(service.picture(40))
     assert len(ann.frames()) == 4
-    gateway.audit._clock = lambda: now + timedelta(days=8)
+    gateway.audit._monotonic = lambda: monotonic() + 20 * 86_400
+    gateway.audit._clock = gateway.cameras._clock = lambda: now + timedelta(days=8)
     assert gateway.cameras.forget_all() == 3
     assert ann.frames() == (newest,)
     forgotten = [entry.details for entry in ann.log() if entry.action == "forget frames"]

@@ -27,6 +27,7 @@ from blindsight.service.log import Entry
 from blindsight.service.models import Count, HandedOver, Name, addressable, in_days, record
 from blindsight.service.pages.rendering import COOKIE, LineChart, PageRoute, Pages, check_origin, pages_of
 from blindsight.service.principals import Principal, Role
+from blindsight.service.rows import SEAL
 from blindsight.sift.stream import Then
 from blindsight.sums.scheme import installed_schemes
 
@@ -563,7 +564,8 @@ def _books(pages: Pages, operator: Principal, before: int | None) -> dict[str, A
 
 def _line(entry: Entry, names: Mapping[str, str]) -> dict[str, Any]:
     """Return an entry for people: who by name, the small facts, and the rest for those who want more."""
-    facts = [(key, _text(value)) for key, value in entry.details.items() if value not in (None, "", [])]
+    shown = {key: value for key, value in entry.details.items() if key != SEAL and value not in (None, "", [])}
+    facts = [(key, _text(value)) for key, value in shown.items()]
     small = [key in _SMALL for key, _ in facts]
     return {
         "position": entry.position,
