@@ -119,6 +119,8 @@ def test_bombs_and_too_many_bytes_are_refused_by_default(make_store):
     store = make_store()
     with pytest.raises(InputError, match="50,000,000"):
         store.add("Ann", bomb(5_001, 10_000))
+    with pytest.raises(InputError, match="30,000"):
+        store.add("Ann", bomb(1, 49_000_000))
     with pytest.raises(InputError, match="50"):
         make_store(content_bytes=50).add("Ann", frames(1)[0])
 
@@ -134,7 +136,7 @@ def test_few_pictures_are_decoded_at_once_and_large_ones_alone(make_store, monke
         return decode(content, **how)
 
     monkeypatch.setattr("blindsight.service.frames.decode", held)
-    monkeypatch.setattr("blindsight.service.frames.pixels_of", lambda content: pixels)
+    monkeypatch.setattr("blindsight.service.frames.claimed_size", lambda content: (pixels // 5000, 5000, "RGB"))
     with ThreadPoolExecutor(6) as pool:
         found = [pool.submit(store._decoded, content) for content in frames(6)]
         assert all(begun.acquire(timeout=120) for _ in range(at_once))

@@ -380,12 +380,20 @@ def test_a_person_is_erased_and_the_log_still_verifies(served, tmp_path):
     work(gateway)
     granted(gateway, cast, GENDER, frames=2, then="repeat")
     gateway.release(app, "Ann", latest=2)
+    gateway.odometer(cast.ann, "Ann")
+    work(gateway)
     secrets = secrets_of(gateway, cast)
+    told = gateway.proposals(app)
     with Client(url, str(token), verify=TLS) as ann:
         assert ann.erase() == 2
         with pytest.raises(PrivacyError, match="token"):
             ann.frames()
     assert (gateway.frames.ids("Ann"), gateway.keys.of("Ann"), gateway.keys.open_epochs()) == ((), (), {})
+    assert gateway.proposals(app) == told  # an app sees no difference
+    assert [one.sentence for one in gateway.proposals(operator.me)] == [None]
+    assert gateway.proposal(operator.me, told[0].job).evidence is None
+    named = {name for name, content in everything_on_disk(gateway, tmp_path / "named.tar").items() if b"Ann" in content}
+    assert all(name.endswith(("service.db", "service.db-wal", "named.tar")) for name in named), named  # log, taken name
     left = [path for name in ("frames", "platform/last") for path in (gateway.settings.folder / name).rglob("*.npz")]
     assert left == []
     assert holding(everything_on_disk(gateway, tmp_path / "after.tar"), *secrets) == []

@@ -159,6 +159,8 @@ class Cameras:
             if erase:
                 self._database.rows.remove_all(devices, person)
                 self._database.rows.remove_all(retention, person)
+                known = self._read_taken()
+                self._write_taken({name: mark for name, mark in known.items() if Path(name).parent.name != person})
             if live:
                 self._log.append(by, "revoke devices", {"person": person, "devices": live})
 
@@ -197,15 +199,19 @@ class Cameras:
                 refused.append(f"{files[name].name}: {error}")
                 continue
             taken += 1
-            with atomic_writer(self._taken, private=True) as stream:
-                known[name] = new[name]
-                stream.write(json.dumps(known).encode())
+            known[name] = new[name]
+            self._write_taken(known)
         self.forget(owner.name)
         said = [f"{owner.name}: {taken} new photo{'s' if taken > 1 else ''} taken in."] if taken else []
         if refused:
             named = "1 file is" if len(refused) == 1 else f"{len(refused)} files are"
             said.append(f"{owner.name}: {named} not used, such as {refused[0]}")
         return said
+
+    def _write_taken(self, known: dict[str, Any]) -> None:
+        if known or self._taken.exists():
+            with atomic_writer(self._taken, private=True) as stream:
+                stream.write(json.dumps(known).encode())
 
     def _read_taken(self) -> dict[str, Any]:
         if not self._taken.exists():

@@ -32,7 +32,7 @@ from sqlalchemy import bindparam, func, select
 
 from blindsight.crypto.sealedbox import seal_for
 from blindsight.data.features import FeaturePipeline
-from blindsight.data.images import decode, pixels_of
+from blindsight.data.images import claimed_size, decode
 from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, UnknownNameError
 from blindsight.files import read_arrays, sha256_of, storage_errors, write_arrays
 from blindsight.service.keys import ANY_KEY, Keys, SealedFor, features_context, picture_context
@@ -41,6 +41,8 @@ from blindsight.service.settings import PICTURE_PIXELS
 from blindsight.service.store import Database, frames
 
 MOST_FRAMES = 10_000  # of one person
+MOST_SIDE = 30_000  # pixels of a sent picture: a thin one is not shrunk while it is decoded
+_LIGHT = ("1", "L", "RGB", "RGBA", "CMYK", "YCbCr")  # modes that take at most 12 bytes for each pixel
 
 _ID = re.compile("[0-9a-f]{32}")
 _SEALED = "blindsight/frame.2"
@@ -106,7 +108,10 @@ class FrameStore:
             )
         picture = self._decoded(content)
         id = secrets.token_hex(16)
-        row = {"id": id, "person": person, **self._seal(person, id, picture, expected)}
+        try:
+            row = {"id": id, "person": person, **self._seal(person, id, picture, expected)}
+        finally:
+            picture.fill(0)
         with self._database.session() as session:
             newest = session.scalar(select(func.max(frames.c.added)).where(frames.c.person == person))
             self._database.rows.insert(frames, **row, added=_after(newest, self._clock()))
@@ -324,11 +329,16 @@ def _png(picture: NDArray[np.uint8]) -> bytes:
 
 
 def decode_within(content: bytes, *, size: int, pixels: int) -> NDArray[np.uint8]:
-    """Decode an untrusted picture of at most `pixels` pixels, once others leave enough memory for it."""
+    """Decode an untrusted picture of at most `pixels` pixels and `MOST_SIDE` a side, once others leave enough memory:
+    12 bytes for each pixel, which count twice where a mode takes more; 800 MB for all together.
+    """
     try:
-        claimed = pixels_of(content)
+        width, height, mode = claimed_size(content)
+        claimed = width * height * (1 if mode in _LIGHT else 2)
         if claimed > pixels:
-            raise DataError(f"more than {pixels:,} pixels")
+            raise DataError(f"more than {pixels if mode in _LIGHT else pixels // 2:,} pixels")
+        if max(width, height) > MOST_SIDE:
+            raise DataError(f"more than {MOST_SIDE:,} pixels on a side")
         with _DECODING.room(1 + min(claimed // 16_000_000, _AT_ONCE - 1)):
             return decode(content, size=size, shrink=True)
     except DataError as reason:

@@ -343,6 +343,7 @@ class Gateway:
         self.keys.erase(name)
         count = self.frames.forget_all(name)
         self.platform.forget(name)
+        self._proposals.forget(self.jobs.forget(name, ASKING))
         self.cameras.revoke_all(name, principal.id, erase=True)
         self.principals.revoke(gone.id)
         return count
@@ -524,7 +525,7 @@ class Gateway:
         """Return a proposal to the app that made it (the verdict alone), to the person it is about, or an operator."""
         found = self._proposal(principal, job)
         verified = (found.result or {}).get("verdict") in ("accept", "reject", "inconclusive")
-        kept = self._proposals.of(found) if verified and principal.role != "app" else None
+        kept = self._proposals.of(found) if verified and principal.role != "app" and not found.erased else None
         return proposal_view(principal, self._told(principal, found), kept)
 
     def proposals(

@@ -23,9 +23,10 @@ response (`sift.personal`) has the kind "personal" and the settings {"epsilon": 
 """
 
 import json
+import shutil
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from time import monotonic, sleep
@@ -186,6 +187,13 @@ class Proposals:
         if (found.person, found.app) != (job.payload.get("person"), job.payload.get("app")):
             raise PrivacyError("this proposal is about somebody else. Nothing was changed.")
         return found
+
+    def forget(self, jobs: Iterable[str]) -> None:
+        """Delete the files of some proposals."""
+        for job in jobs:
+            folder = self._folder / job
+            with storage_errors("delete", folder), suppress(FileNotFoundError):
+                shutil.rmtree(folder)
 
     def get(self, job: str) -> Proposal:
         path = self._folder / job / _FOUND

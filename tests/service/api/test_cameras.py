@@ -96,7 +96,9 @@ def test_every_picture_of_a_batch_has_its_own_result(service):
         with pytest.raises(InputError):
             ann.add_frames(wrong)
     headers = {"content-type": "multipart/form-data; boundary=x"}
-    for body in (b"", b"--x\r\n\r\n", b"--x--"):
+    part = b'--x\r\nContent-Disposition: form-data; name="pictures"; filename="%s"\r\n\r\nhello\r\n'
+    odd = (part % (b"a" * 5_000), b"--x\r\nX: " + b"a" * 3_000_000, b"--x\r\n" * 3_000_000, part % b"a" * 100)
+    for body in (b"", b"--x\r\n\r\n", b"--x--", *odd):
         answer = service.call("ann", "POST", "/v1/people/ann/frames/batch", content=body, headers=headers)
         assert answer.status_code == 422
         assert list(answer.json()) == ["error"]
