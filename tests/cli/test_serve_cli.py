@@ -251,7 +251,7 @@ def test_verify_log_checks_an_export(logged, tmp_path, blindsight):
 
     export = tmp_path / "log.jsonl"
     with closing(open_database(f"sqlite:///{logged / 'service.db'}")) as database, export.open("w") as stream:
-        open_log(logged, database).export(stream)
+        stream.writelines(open_log(logged, database).export())
     blindsight("verify-log", export)
     export.write_text(export.read_text().replace('"name": "c"', '"name": "z"'))
     assert blindsight("verify-log", export, "--json", code=1).document["broken_at"] == 4

@@ -90,17 +90,18 @@ CHANGES = {
         "UPDATE log SET details = details",
         "DELETE FROM log WHERE position = 3",
         "DELETE FROM log",
-        "INSERT INTO log VALUES (9, '', '', '', '{}', '', NULL, NULL)",
-        "INSERT INTO log VALUES (0, '', '', '', '{}', '', NULL, NULL)",
-        "INSERT INTO log VALUES (2, '', '', '', '{}', '', NULL, NULL)",
+        "INSERT INTO log VALUES (9, '', '', '', '{}', '', NULL, NULL, NULL)",
+        "INSERT INTO log VALUES (0, '', '', '', '{}', '', NULL, NULL, NULL)",
+        "INSERT INTO log VALUES (2, '', '', '', '{}', '', NULL, NULL, NULL)",
     ],
     "sqlite": [
-        "INSERT OR REPLACE INTO log VALUES (2, '', '', '', '{}', '', NULL, NULL)",
+        "INSERT OR REPLACE INTO log VALUES (2, '', '', '', '{}', '', NULL, NULL, NULL)",
         "UPDATE OR REPLACE log SET position = 1 WHERE position = 2",
-        "INSERT INTO log VALUES (2, '', '', '', '', '', NULL, NULL) ON CONFLICT DO UPDATE SET actor = 'x'",
+        "INSERT INTO log VALUES (2, '', '', '', '', '', NULL, NULL, NULL) ON CONFLICT DO UPDATE SET actor = 'x'",
     ],
     "postgresql": [
-        "INSERT INTO log VALUES (2, '', '', '', '', '', NULL, NULL) ON CONFLICT (position) DO UPDATE SET actor = ''",
+        "INSERT INTO log VALUES (2, '', '', '', '', '', NULL, NULL, NULL) "
+        "ON CONFLICT (position) DO UPDATE SET actor = ''",
         "TRUNCATE log",
     ],
 }
@@ -128,8 +129,8 @@ MOVED = [
         "UPDATE log SET position = 3 WHERE position = 4",
         "UPDATE log SET position = 4 WHERE position = 99",
     ),
-    (6, "INSERT INTO log SELECT 6, time, actor, action, details, hash, NULL, NULL FROM log WHERE position = 5"),
-    (1, "INSERT INTO log SELECT 0, time, actor, action, details, hash, NULL, NULL FROM log WHERE position = 5"),
+    (6, "INSERT INTO log SELECT 6, time, actor, action, details, hash, NULL, NULL, NULL FROM log WHERE position = 5"),
+    (1, "INSERT INTO log SELECT 0, time, actor, action, details, hash, NULL, NULL, NULL FROM log WHERE position = 5"),
 ]
 NO_TEXT = [
     (2, f"UPDATE log SET actor = {value} WHERE position = 2") for value in ("x'00ff'", "CAST(x'c328ff' AS TEXT)", "''")
@@ -147,7 +148,7 @@ def test_whatever_is_done_to_entries_is_found(log, database):
         assert (check.ok, check.broken_at) == (False, broken_at), statements
         assert f"{check.entries}:{check.head}" == noted[broken_at - 1]
         with pytest.raises(CorruptFileError, match=str(broken_at)):
-            log.export(io.StringIO())
+            log.export()
         with database.session() as session:
             session.execute(table.delete())
             session.execute(table.insert(), rows)
@@ -232,7 +233,7 @@ def test_a_log_cut_or_rewritten_in_use_is_not_continued(processes, database_url,
     check = log.verify()
     assert (check.ok, check.broken_at) == (False, size + 1)
     with pytest.raises(CorruptFileError):
-        log.export(io.StringIO())
+        log.export()
     assert stored(database) == there  # nothing was built on it
     for path in (tmp_path / "service" / "log.head", tmp_path / "elsewhere"):
         assert HeadFile(path).last(log.key) == head
@@ -434,7 +435,8 @@ def test_export_verifies_by_itself(log, tmp_path):
     for count in (0, 4):
         fill(log, count)
         with path.open("w", encoding="utf-8") as stream:
-            check = log.export(stream)
+            stream.writelines(log.export())
+            check = log.verify()
         assert check == log.verify()
         assert verify_export(path) == check
         assert verify_export(path, known_heads=[check.head]).ok
@@ -449,7 +451,7 @@ def exported(sqlite_database, tmp_path):
     log, path = AuditLog(sqlite_database, key=LOG_KEY), tmp_path / "log.jsonl"
     fill(log, 4)
     with path.open("w", encoding="utf-8") as stream:
-        log.export(stream)
+        stream.writelines(log.export())
     return path
 
 
@@ -547,7 +549,7 @@ def test_any_text_comes_back_as_it_was(log, actor, action, details):
     check = log.verify()
     assert (check.ok, check.entries) == (True, entry.position)
     stream = io.StringIO()
-    log.export(stream)
+    stream.writelines(log.export())
     assert json.loads(stream.getvalue().splitlines()[-2])["details"] == details
 
 

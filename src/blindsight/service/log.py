@@ -30,7 +30,7 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from time import monotonic
 from typing import IO, Any
@@ -76,12 +76,13 @@ _LAST = select(log.c.position, log.c.time, log.c.hash, log.c.signature).order_by
 _AT = select(*_ENTRY).where(log.c.position.in_(bindparam("positions", expanding=True)))
 _ADD = {  # in one round trip
     "sqlite": (
-        "INSERT INTO log (position, time, actor, action, details, hash, evidence, signature) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO log (position, time, actor, action, details, hash, evidence, signature, person) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
     ),
     "postgresql": (
-        "INSERT INTO log (position, time, actor, action, details, hash, evidence, signature) SELECT * FROM unnest("
-        "%s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[])"
+        "INSERT INTO log (position, time, actor, action, details, hash, evidence, signature, person) "
+        "SELECT * FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], "
+        "%s::text[], %s::text[])"
     ),
 }
 
@@ -182,6 +183,11 @@ class _Row:
     @property
     def text(self) -> tuple[Any, ...]:
         return self.position, self.time, self.actor, self.action, self.details
+
+    @property
+    def person(self) -> str | None:
+        named = self.told.get("person") if isinstance(self.told, Mapping) else None
+        return named if isinstance(named, str) else None
 
     @cached_property
     def hashed(self) -> str:
@@ -349,15 +355,16 @@ class AuditLog:
         if not 0 <= after < 2**63 or not 1 <= limit <= _BATCH:
             raise InputError(f"after must be >= 0 and limit in [1, {_BATCH}]; got {after} and {limit}.")
         self.head()
-        return tuple(row.entry() for row in islice(self.rows(after), limit))
+        return tuple(row.entry() for row in self.rows(after, limit=limit))
 
     def entries_about(self, person: str, actor: str, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
-        """Return entries that name a person, or that somebody made, as `entries` does."""
-        named = _dumped({"person": person})[1:-1]
-        about = (log.c.actor == actor) | log.c.details.contains(named, autoescape=True)
-        found = (row.entry() for row in self.rows(after, only=about))
-        mine = (one for one in found if one.actor == actor or one.details.get("person") == person)
-        return tuple(islice(mine, limit))
+        """Return entries that name a person, or that an owner made, as `entries` does."""
+        self.head()
+        owners = (log.c.actor == actor) & log.c.actor.like("owner-%")
+        found = [row for only in (owners, log.c.person == person) for row in self.rows(after, only=only, limit=limit)]
+        several = {row.position: row.entry() for row in found}
+        mine = (several[place] for place in sorted(several))
+        return tuple(islice((one for one in mine if one.actor == actor or one.details.get("person") == person), limit))
 
     def verify(self, *, known_heads: Sequence[str] = ()) -> LogCheck:
         """Walk the whole log, which must end with a signed head and continue all `known_heads`, noted earlier as
@@ -372,17 +379,15 @@ class AuditLog:
             reason = str(error)
         return replace(check, ok=False, broken_at=check.entries + 1, reason=reason)
 
-    def export(self, stream: IO[str]) -> LogCheck:
-        """Write the log as JSON lines, one per entry and a last one with the signed head. A log that does not verify is
-        not exported.
+    def export(self) -> Iterator[str]:
+        """Return the log as JSON lines, one per entry and a last one with the signed head, made as they are taken. One
+        that does not verify is not exported.
         """
         check = self.verify()
         if not check.ok:
             raise CorruptFileError(f"the log was altered and cannot be exported: {check.reason}")
-        for row in islice(self.rows(None), check.entries):
-            stream.write(row.line())
-        stream.write(_end(TreeHead.sign(self._key, check.entries, bytes.fromhex(check.head), _written(self.now()))))
-        return check
+        head = TreeHead.sign(self._key, check.entries, bytes.fromhex(check.head), _written(self.now()))
+        return chain((row.line() for row in islice(self.rows(None), check.entries)), (_end(head),))
 
     # --- heads and proofs ---
 
@@ -552,7 +557,9 @@ class AuditLog:
             head = TreeHead.sign(self._key, size, root_of(peaks), time)
             self._signed = size, root_of(peaks), head.signature
             signatures = [*[None] * (len(rows) - 1), head.signature]
-            values = [(*row.text, row.hash, row.evidence, one) for row, one in zip(rows, signatures, strict=True)]
+            values = [
+                (*row.text, row.hash, row.evidence, one, row.person) for row, one in zip(rows, signatures, strict=True)
+            ]
             connection = session.connection()
             sqlite, columns = connection.dialect.name == "sqlite", tuple(map(list, zip(*values, strict=True)))
             connection.exec_driver_sql(_ADD[connection.dialect.name], values if sqlite else columns)
@@ -612,15 +619,18 @@ class AuditLog:
             peaks = self._peaks(session, size := self._rows.size)
         self.follow(_Walk(size, peaks), lambda row: None)
 
-    def rows(self, after: int | None, *, evidence: bool = False, only: Any = None) -> Iterator[_Row]:
+    def rows(
+        self, after: int | None, *, evidence: bool = False, only: Any = None, limit: int | None = None
+    ) -> Iterator[_Row]:
         """Yield the rows after position `after` (None: all) in order, in batches: a long log needs little memory."""
+        batch = _BATCH if limit is None else min(limit, _BATCH)
         columns = (*_ENTRY, log.c.evidence) if evidence else _ENTRY
         while True:
             behind = (true() if after is None else log.c.position > after) & (true() if only is None else only)
             with self._database.reading() as session:
-                found = session.execute(select(*columns).where(behind).order_by(log.c.position).limit(_BATCH)).all()
+                found = session.execute(select(*columns).where(behind).order_by(log.c.position).limit(batch)).all()
             yield from (_Row(*row) for row in found)
-            if len(found) < _BATCH:
+            if len(found) < batch or limit is not None:
                 return
             after = found[-1].position
 

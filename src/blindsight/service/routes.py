@@ -17,7 +17,6 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -489,9 +488,7 @@ def check_log(gateway: TheGateway, operator: Caller) -> LogCheck:
 )
 def export_log(gateway: TheGateway) -> Response:
     """Return the whole log as JSON lines, which `blindsight verify-log` checks."""
-    lines = StringIO()
-    gateway.audit.export(lines)
-    return Response(lines.getvalue(), media_type=_LINES)
+    return StreamingResponse(gateway.audit.export(), media_type=_LINES)
 
 
 @router.get("/ledger", response_model=models.LedgerView)

@@ -161,6 +161,15 @@ log = Table(
     Column("hash", Text, nullable=False),  # of the largest complete subtree that the entry ends (`crypto.merkle`)
     Column("evidence", Text),  # canonical JSON, whose SHA-256 stands in the details
     Column("signature", Text),  # of the head that the entry ends, with the last entry of what was added together
+    Column("person", Text),  # whom the details name, to be found by
+    Index("log_by_person", "person", "position"),
+)
+Index(
+    "log_by_owner",
+    log.c.actor,
+    log.c.position,
+    sqlite_where=log.c.actor.like("owner-%"),
+    postgresql_where=log.c.actor.like("owner-%"),
 )
 
 witnessed = Table(
