@@ -35,7 +35,7 @@ from pathlib import Path
 from time import monotonic
 from typing import IO, Any
 
-from sqlalchemy import bindparam, insert, select, true
+from sqlalchemy import bindparam, insert, select
 from sqlalchemy.orm import Session
 
 from blindsight.crypto.merkle import (
@@ -74,6 +74,13 @@ _JUMP = timedelta(days=1)  # of the clock, within one process
 _ENTRY = (log.c.position, log.c.time, log.c.actor, log.c.action, log.c.details, log.c.hash, log.c.signature)
 _LAST = select(log.c.position, log.c.time, log.c.hash, log.c.signature).order_by(log.c.position.desc()).limit(1)
 _AT = select(*_ENTRY).where(log.c.position.in_(bindparam("positions", expanding=True)))
+_HASHES = select(log.c.position, log.c.hash).where(log.c.position.in_(bindparam("positions", expanding=True)))
+_BEHIND = (
+    select(*_ENTRY, log.c.evidence)
+    .where(log.c.position > bindparam("after"))
+    .order_by(log.c.position)
+    .limit(bindparam("batch"))
+)
 _ADD = {  # in one round trip
     "sqlite": (
         "INSERT INTO log (position, time, actor, action, details, hash, evidence, signature, person) "
@@ -279,6 +286,7 @@ class AuditLog:
         """How far the clock jumped ahead while this process ran; such a jump is not followed."""
         self.problems: dict[str, str] = {}  # why a witness did not take the newest head, by its name
         self._signed: tuple[int, bytes, str] | None = None  # the head that was checked last
+        self._tail: _Tail | None = None  # the end of the log, as it was last read or written
         self._rows = Rows(database, self._key.secret_bytes(), self._follow_rows)
         database.logged, database.ending = self._publish, self._seal
 
@@ -526,6 +534,7 @@ class AuditLog:
         with self._reaching:
             if self._reached[0] <= head.size:
                 self._reached = (head.size, bytes.fromhex(head.root))
+                self._tail = _Tail(tail.size, tail.peaks, tail.time, tail.peaks, head=head)
         named = [(row.position, row.details) for row in tail.rows if names_seals(row.details)]
         self._rows.take(tail.size - len(tail.rows) + 1, tail.size, named)
         self._tell(head)
@@ -570,12 +579,18 @@ class AuditLog:
         last = session.execute(_LAST).one_or_none()
         if last is None:
             return _Tail(0, (), "", ())
+        known = self._tail
+        same = known is not None and known.head is not None and known.head.signature == last.signature
+        if same and known is not None and (known.size, known.time) == (last.position, last.time):
+            return known
         peaks = self._peaks(session, last.position)
-        return _Tail(last.position, peaks, last.time, peaks, head=self._head_at(last, root_of(peaks)))
+        found = _Tail(last.position, peaks, last.time, peaks, head=self._head_at(last, root_of(peaks)))
+        self._tail = found
+        return found
 
     @staticmethod
     def _peaks(session: Session, size: int) -> list[bytes]:
-        at = session.execute(select(log.c.position, log.c.hash).where(log.c.position.in_(peaks_at(size))))
+        at = session.execute(_HASHES, {"positions": peaks_at(size)})
         return [_hash(hash) for _, hash in sorted((row.position, row.hash) for row in at)]
 
     def _head_at(self, last: Any, root: bytes) -> TreeHead:
@@ -593,12 +608,12 @@ class AuditLog:
         self._signed = signed
         return head
 
-    def follow(self, walk: _Walk, take: "Callable[[_Row], None]", *, evidence: bool = False) -> None:
+    def follow(self, walk: _Walk, take: "Callable[[_Row], None]") -> None:
         """Pass on the entries behind those that `walk` followed, in order, if the log holds up to the newest head; else
         what was passed on must not be used.
         """
         first, last, named = walk.size + 1, None, list[tuple[int, str]]()
-        for row in self.rows(walk.size, evidence=evidence):
+        for row in self.rows(walk.size):
             if not walk.take(row):
                 raise CorruptFileError(
                     f"the log was altered: entry {walk.size + 1} was changed, removed or moved. Restore a backup "
@@ -619,16 +634,14 @@ class AuditLog:
             peaks = self._peaks(session, size := self._rows.size)
         self.follow(_Walk(size, peaks), lambda row: None)
 
-    def rows(
-        self, after: int | None, *, evidence: bool = False, only: Any = None, limit: int | None = None
-    ) -> Iterator[_Row]:
+    def rows(self, after: int | None, *, only: Any = None, limit: int | None = None) -> Iterator[_Row]:
         """Yield the rows after position `after` (None: all) in order, in batches: a long log needs little memory."""
         batch = _BATCH if limit is None else min(limit, _BATCH)
-        columns = (*_ENTRY, log.c.evidence) if evidence else _ENTRY
+        query = _BEHIND if only is None else _BEHIND.where(only)
         while True:
-            behind = (true() if after is None else log.c.position > after) & (true() if only is None else only)
             with self._database.reading() as session:
-                found = session.execute(select(*columns).where(behind).order_by(log.c.position).limit(batch)).all()
+                place = -(2**62) if after is None else after
+                found = session.execute(query, {"after": place, "batch": batch}).all()
             yield from (_Row(*row) for row in found)
             if len(found) < batch or limit is not None:
                 return
@@ -660,9 +673,7 @@ class LogRecords:
         if self.stale:
             self._begin()
         try:
-            self._log.follow(
-                self._walk, lambda row: apply(row.record()) if row.action in self._kinds else None, evidence=True
-            )
+            self._log.follow(self._walk, lambda row: apply(row.record()) if row.action in self._kinds else None)
         except BlindsightError:
             self._undone = -1  # what was passed on must not be used
             raise

@@ -42,6 +42,7 @@ SEALED: Mapping[str, tuple[Table, str]] = {
 }
 """Tables whose rows count only under a seal, and the column that groups their seals."""
 
+_REMEMBERED = 20_000
 SEAL = "seals"  # the name of the seals in the details of an entry
 Key = tuple[str, str, str]
 """Table, group and primary key of a row."""
@@ -63,6 +64,7 @@ class Rows:
         self._database, self._follow = database, follow
         self._key = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"blindsight rows 1").derive(secret)
         self._named: dict[tuple[str, str], dict[str, bytes]] = {}
+        self._good: dict[Key, tuple[str, tuple[Any, ...]]] = {}  # rows that counted, and their seals
         self._mutex = threading.Lock()
         self.size = 0
         """The number of entries that were taken in."""
@@ -152,11 +154,21 @@ class Rows:
             return [(group, key) for (name, group), some in self._named.items() if name == table.name for key in some]
 
     def _counts(self, table: Table, row: Row[Any], own: Mapping[Key, str | None]) -> bool:
-        values = row._mapping
+        found = tuple(row)[: len(table.c)]
+        values = dict(zip(table.c.keys(), found, strict=True))
         key = _place(table, values)
         whole = (*key[:2], "")
         known = own[key] if key in own else None if whole in own else self._known(key)
-        return known is not None and hmac.compare_digest(known, self._seal(table, values))
+        if known is None:
+            return False
+        if self._good.get(key) == (known, found):  # the same as before: no need to compute it again
+            return True
+        if not hmac.compare_digest(known, self._seal(table, values)):
+            return False
+        if len(self._good) >= _REMEMBERED:
+            self._good.clear()
+        self._good[key] = known, found
+        return True
 
     def _known(self, key: Key) -> str | None:
         found = self._named.get(key[:2], {}).get(key[2])
@@ -176,8 +188,10 @@ class Rows:
                     some[key] = bytes.fromhex(seal)
                 elif key:
                     some.pop(key, None)
+                    self._good.pop((table, group, key), None)
                 else:
                     some.clear()
+                    self._good.clear()
                 if not some:
                     del self._named[table, group]
             self.size = upto
