@@ -201,6 +201,24 @@ def test_tokens_are_made_listed_replaced_and_revoked(known, blindsight, token_co
     assert blindsight("verify-log", "--folder", known, "--json").document["entries"] == 4
 
 
+def test_a_code_made_on_the_machine_ends_cameras_and_grants(tmp_path, token_command):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "service"))
+    from smallservice import Cast, granted, open_service
+
+    gateway = open_service(tmp_path / "service")
+    cast = Cast(gateway, apps="X")
+    camera = gateway.add_device(cast.ann, "door")[1]
+    granted(gateway, cast, frames=2)
+    gateway.close()
+    token_command("enrol", "Ann")
+    gateway = open_service(tmp_path / "service")
+    assert gateway.authenticate(cast.ann_token) is None
+    assert gateway.authenticate(str(camera)) is None
+    assert [one.standing for one in gateway.grants(cast.ann)] == ["revoked"]
+    assert gateway.keys.open_epochs() == {}
+    gateway.close()
+
+
 def test_a_change_that_is_refused_leaves_no_entry(known, blindsight, token_command):
     assert "last operator" in token_command("revoke", "operator", code=2)["error"]
     assert "is taken" in token_command("create", "operator", "app", code=2)["error"]

@@ -25,7 +25,18 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from sqlalchemy import Row, Select, Table, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
-from blindsight.service.store import Database, Moment, devices, enrolments, epochs, frames, log, principals, retention
+from blindsight.service.store import (
+    Database,
+    Moment,
+    devices,
+    enrolments,
+    epochs,
+    frames,
+    log,
+    microseconds,
+    principals,
+    retention,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +103,7 @@ class Rows:
         key = _key_column(table)
         with self._database.session() as session:
             gone = session.execute(delete(table).where(key == row._mapping[key.name]).returning(key)).all()
-            self._note(session, table, row._mapping, None)
+            self._note(session, table, dict(row._mapping), None)
         return bool(gone)
 
     def remove_all(self, table: Table, group: str) -> None:
@@ -226,7 +237,7 @@ def _written(session: Session) -> tuple[Mapping[Key, str | None], tuple[Seal, ..
 
 def _plain(column: Any, value: Any) -> Any:
     """Return a value as the database keeps it."""
-    return column.type.process_bind_param(value, None) if isinstance(column.type, Moment) else value
+    return microseconds(value) if isinstance(column.type, Moment) else value
 
 
 def _key_column(table: Table) -> Any:

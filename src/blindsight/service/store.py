@@ -71,6 +71,10 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def microseconds(value: datetime | None) -> int | None:
+    return None if value is None else (value - _EPOCH) // timedelta(microseconds=1)
+
+
 class Moment(TypeDecorator[datetime]):
     """An aware datetime, kept as whole microseconds since 1970 so that both databases keep and order it alike."""
 
@@ -78,7 +82,7 @@ class Moment(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
-        return None if value is None else (value - _EPOCH) // timedelta(microseconds=1)
+        return microseconds(value)
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
         return None if value is None else _EPOCH + timedelta(microseconds=value)

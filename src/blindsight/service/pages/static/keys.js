@@ -81,7 +81,7 @@ async function enrol(form) {
 // Open the keys of all epochs that were sealed for this browser's key; an approval hands them over.
 async function handOver(form, said) {
   const own = await ownKey();
-  if (!own) return complain(form, "Your key is not in this browser. Bring its file first, below.");
+  if (!own) return complain(form, "Your key is not in this browser. Bring its file first, at the top of your decisions.");
   const { epochs } = await (await fetch("/sift/keys")).json();
   const keys = {};
   for (const one of epochs.filter((epoch) => epoch.owner_key === own.publicKey))
