@@ -1,4 +1,4 @@
-"""Databases for the service's tests, new SQLite files or databases of a real PostgreSQL, and a computed demos."""
+"""Databases for the service's tests, new SQLite files or databases of a real PostgreSQL."""
 
 import sys
 from pathlib import Path
@@ -76,11 +76,3 @@ def known_verdicts():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("blindsight.sift.platform.examine", once)
         yield
-
-
-@pytest.fixture(scope="session")
-def demo_folder(shared_folder):
-    """The folder of a finished demos, which nobody changes."""
-    from pageservice import computed_demos
-
-    return computed_demos(shared_folder / "demos")

@@ -43,7 +43,7 @@ from blindsight.service.store import (
 )
 from blindsight.service.witnesses import HeadFile, witness_at
 
-_LEFT_OUT = ("service.db", "service.db-wal", "service.db-shm", "log.head", "cache", "demos")
+_LEFT_OUT = ("service.db", "service.db-wal", "service.db-shm", "log.head", "cache")
 """Of the folder: what the tables hold, and what can be computed."""
 _MADE = ("log_key", "service_version")  # follow from the folder and this program
 _ABOUT, _ROWS = "backup.json", "tables.jsonl"

@@ -533,20 +533,20 @@ class Library:
         self._mutex = threading.Lock()
 
     def runs(self) -> tuple[str, ...]:
-        return _names(self._runs, lambda folder: (folder / _ABOUT).is_file())
+        return names_in(self._runs, lambda folder: (folder / _ABOUT).is_file())
 
     def run(self, name: str) -> RunRecord:
         if name not in self.runs():
             raise UnknownNameError("run", name, self.runs())
         folder = self._runs / name
-        about = _document(folder / _ABOUT, dict)
-        history = _document(folder / _HISTORY, list) if (folder / _HISTORY).is_file() else []
+        about = document(folder / _ABOUT, dict)
+        history = document(folder / _HISTORY, list) if (folder / _HISTORY).is_file() else []
         said = folder / _STATEMENT
-        statement = PrivacyStatement.from_dict(_document(said, dict)) if said.is_file() else None
+        statement = PrivacyStatement.from_dict(document(said, dict)) if said.is_file() else None
         return RunRecord(name, about, history, statement)
 
     def indexes(self) -> tuple[str, ...]:
-        return _names(self._indexes, lambda folder: gallery_file(folder) is not None)
+        return names_in(self._indexes, lambda folder: gallery_file(folder) is not None)
 
     def index(self, name: str) -> Gallery:
         """Return an index, read once until it is built again."""
@@ -571,14 +571,14 @@ class Library:
         return known[1]
 
 
-def _names(folder: Path, holds: Callable[[Path], bool]) -> tuple[str, ...]:
+def names_in(folder: Path, holds: Callable[[Path], bool]) -> tuple[str, ...]:
     if not folder.is_dir():
         return ()
     with storage_errors("read", folder):
         return tuple(sorted(one.name for one in folder.iterdir() if not one.name.startswith(".") and holds(one)))
 
 
-def _document(path: Path, kind: type) -> Any:
+def document(path: Path, kind: type) -> Any:
     with storage_errors("read", path):
         text = path.read_text()
     try:
