@@ -32,6 +32,7 @@ from blindsight.crypto.sealedbox import ExchangeKey
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.service.api import ENROLMENTS_PER_MINUTE, create_app
 from blindsight.service.backup import back_up, restore
+from blindsight.service.keys import picture_context
 from blindsight.service.store import open_database
 
 OTHER = ExchangeKey(bytes(range(1, 33)))
@@ -129,7 +130,7 @@ def test_a_box_opens_in_its_own_place_alone(opened):
     gateway.frames._path("Ann", moved).write_bytes(gateway.frames._path("Ann", kept).read_bytes())
     gateway = opened()  # with nothing in memory
     for id, right in ((kept, True), (moved, False)):
-        picture, _ = gateway.frames.picture("Ann", id)
+        picture = gateway.frames.picture("Ann", id)
         for opening in (
             lambda id=id: gateway.frames.features("Ann", [id]),
             lambda id=id, picture=picture: KEY.open(picture, context=picture_context(id)),

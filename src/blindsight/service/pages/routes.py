@@ -26,7 +26,6 @@ from blindsight.service.pages.rendering import COOKIE, PageRoute, Pages, check_o
 from blindsight.service.principals import Principal, Role
 from blindsight.service.rows import SEAL
 from blindsight.sift.stream import Then
-from blindsight.sums.scheme import installed_schemes
 
 _FOR_EVER = "public, max-age=31536000, immutable"
 _FOR_A_MOMENT = "public, max-age=300"
