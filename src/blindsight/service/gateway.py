@@ -23,6 +23,7 @@ from typing import Any, Self
 import numpy as np
 from starlette.concurrency import run_in_threadpool
 
+from blindsight.client import Release
 from blindsight.crypto.merkle import TreeHead
 from blindsight.data import Dataset, FeaturePipeline
 from blindsight.errors import BlindsightError, InputError, PrivacyError, StorageError, UnknownNameError
@@ -60,7 +61,7 @@ from blindsight.service.models import (
 )
 from blindsight.service.principals import CODE_HOURS, Principal, Principals, Role, Token, told_of
 from blindsight.service.proposals import ASKING, ODOMETER, REVIEW, Answer, Asking, Duties, Proposals, Reviews
-from blindsight.service.releases import Asked, Release, Releases, Streams
+from blindsight.service.releases import Releases, Streams
 from blindsight.service.settings import ServiceSettings
 from blindsight.service.store import Database, FolderLock, check_guards, open_database
 from blindsight.service.verification import KNOWN, Ensemble, platform_data, shortages
@@ -587,14 +588,14 @@ class Gateway:
         """
         _only(app, "app")
         self._asked(app)
-        return self._releases.give(Asked(app, person, frames, latest))
+        return self._releases.give((app, NewRelease.of(person, frames, latest), None))
 
     async def release_each(self, app: Principal, wanted: Sequence[NewRelease], token: str) -> list[Release | Exception]:
         """Do as `release` for several people or frames, each by itself, while the token with this hash is the app's."""
         _only(app, "app")
         if app.name not in self._registered:
             await run_in_threadpool(self._asked, app)
-        return await self._releases.give_each([Asked(app, one.person, one.frames, one.latest, token) for one in wanted])
+        return await self._releases.give_each([(app, one, token) for one in wanted])
 
     def live_grant(self, app: Principal, person: str) -> Grant:
         """Return the grant through which an app gets something about a person just now, or refuse."""

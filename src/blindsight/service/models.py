@@ -12,12 +12,22 @@ verification would tell it as well.
 
 import math
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from types import GenericAlias
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
 from blindsight import client
 from blindsight.crypto.merkle import TreeHead
@@ -28,10 +38,12 @@ from blindsight.service.jobs import Job
 from blindsight.service.log import Entry, LogCheck
 from blindsight.service.principals import CODE_HOURS, NAME_LENGTH, Principal
 from blindsight.service.proposals import ASKING
-from blindsight.service.releases import MOST_FRAMES, MOST_TOGETHER
 from blindsight.sift.consent import Proposal, readings
 from blindsight.sift.register import Grant
 from blindsight.sift.stream import Then
+
+MOST_FRAMES = 1000  # in one release
+MOST_TOGETHER = 100  # releases in one request
 
 
 def _printable(text: str) -> str:
@@ -218,6 +230,18 @@ class NewRelease(Request):
         if (self.frames is None) == (self.latest is None):
             raise ValueError("name the frames, or ask for the latest few; not both")
         return self
+
+    @classmethod
+    def of(cls, person: str, frames: Sequence[str] | None, latest: int | None) -> Self:
+        """Return the same for a caller in this process."""
+        try:
+            return cls(person=person, frames=None if frames is None else list(frames), latest=latest)
+        except ValidationError as error:
+            raise InputError(f"a release names 1 to {MOST_FRAMES} frames, or how many of the latest: {error}") from None
+
+    @property
+    def count(self) -> int:
+        return (self.latest or 0) if self.frames is None else len(self.frames)
 
 
 class NewReleases(Request):

@@ -58,7 +58,7 @@ from blindsight.service.limits import network, retry_after
 from blindsight.service.log import LogCheck
 from blindsight.service.models import Identifier, Name, in_days, record
 from blindsight.service.principals import DeadTokenError, Principal
-from blindsight.service.releases import SLOWEST, Release, events
+from blindsight.service.releases import SLOWEST, events
 from blindsight.statement import PrivacyStatement
 
 router = guarded_router()
@@ -93,7 +93,7 @@ async def release_several(gateway: TheGateway, app: Caller, door: TheDoor, wante
     return Response(json.dumps({"results": [_outcome(one) for one in results]}), media_type="application/json")
 
 
-def _outcome(result: Release | Exception) -> dict[str, Any]:
+def _outcome(result: client.Release | Exception) -> dict[str, Any]:
     if not isinstance(result, Exception):
         return {"status": 200, "release": vars(result)}
     status, sentence = problem(result)

@@ -150,3 +150,6 @@ def test_an_owners_log_is_about_them_alone(service):
     assert all(entry.details.get("person", "ann") == "ann" for entry in mine)
     assert not any("bob" in str(entry.details) for entry in mine)
     assert list(service.as_("ann").log(after=mine[3].position)) == mine[4:]
+    whole = [entry for entry in service.as_("operator").log() if entry.position <= mine[-1].position]
+    ann = service.gateway.principals.named("ann").id
+    assert mine == [one for one in whole if one.actor == ann or one.details.get("person") == "ann"]

@@ -30,17 +30,17 @@ class Artefact:
 
 
 def runs(library: Library) -> list[Artefact]:
-    return [_or_why_not(name, lambda name=name: _run(library.run(name))) for name in library.runs()]  # type: ignore[misc]
+    return [_or_why_not(name, lambda name=name: _run(library.run(name))) for name in library.runs()]
 
 
 def indexes(library: Library) -> list[Artefact]:
-    return [_or_why_not(name, lambda name=name: _index(library, name)) for name in library.indexes()]  # type: ignore[misc]
+    return [_or_why_not(name, lambda name=name: _index(library, name)) for name in library.indexes()]
 
 
 def audits(folder: Path) -> list[Artefact]:
     folder = folder / "audits"
     found = names_in(folder, lambda one: (one / _AUDIT).is_file())
-    return [_or_why_not(name, lambda name=name: _audit(name, document(folder / name / _AUDIT, dict))) for name in found]  # type: ignore[misc]
+    return [_or_why_not(name, lambda name=name: _audit(name, document(folder / name / _AUDIT, dict))) for name in found]
 
 
 def _or_why_not(name: str, made: Any) -> Artefact:
