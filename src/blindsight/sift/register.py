@@ -23,6 +23,7 @@ preferences and the verification that must follow lets nothing out.
 
 import hashlib
 import json
+import math
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -327,9 +328,10 @@ class Register:
             reason = f"replaced by grant {data['number']}"
             self.grants[number] = replace(self.grants[number], revoked=Revocation(reason, time, leaks=False))
         grant = Grant.from_dict(data | {"time": time})
-        if grant.number not in self.grants:
-            for key in ((None, None), (grant.person, None), (None, grant.app), (grant.person, grant.app)):
-                self._numbers[key].append(grant.number)
+        if type(grant.number) is not int or grant.number < 1 or grant.number in self.grants:
+            raise ValueError(f"grant number {grant.number} is taken already, or below 1")
+        for key in ((None, None), (grant.person, None), (None, grant.app), (grant.person, grant.app)):
+            self._numbers[key].append(grant.number)
         self.grants[grant.number] = grant
 
     def _take_confirm(self, grant: int, terms: dict[str, Any], report: Any, together: Any, **_: Any) -> None:
@@ -340,6 +342,8 @@ class Register:
         self.grants[grant] = replace(self.grants[grant], revoked=Revocation(reason, time, leaks))
 
     def _take_release(self, grant: int, frames: int, epsilon: float = 0.0, **_: Any) -> None:
+        if grant not in self.grants or type(frames) is not int or frames < 0 or not 0 <= epsilon < math.inf:
+            raise ValueError(f"a release of {frames} frames and epsilon {epsilon} through grant {grant}")
         self.frames[grant] += frames
         self.epsilons[grant] += epsilon
 
