@@ -38,7 +38,6 @@ from blindsight.data.sites import Study, divide
 from blindsight.errors import BlindsightError, InputError, MissingExtraError, UnknownNameError
 from blindsight.files import AnyPath, as_path, atomic_writer, cache_folder, storage_errors
 from blindsight.learn.classifier import FederatedClassifier
-from blindsight.learn.comparison import ComparisonRow, ContestRow, compare, contest, round_costs
 from blindsight.learn.recording import RoleView
 from blindsight.progress import Progress
 from blindsight.report.learning import view_picture
@@ -226,7 +225,6 @@ def _name(row: int) -> str:
 SPARSITY = 0.6  # what owners keep back where they choose themselves what they send
 
 DEFAULT = "block-dphe"  # the paper's protocol, with a picture of what each of its roles holds
-_BASELINES = {"pooled": "all pictures in one place", "local": "everybody alone"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,27 +289,18 @@ def show_learn(source: DemoData, progress: Progress) -> Demo:
     size = source.size
     seen = list(seen_rounds(source, DEFAULT, size.rounds, progress))
     schemes = installed_schemes()
-    rows = contest(
-        source.study,
-        methods=(*schemes, *_BASELINES),
-        epsilon=1.0,
-        delta=1e-6,
-        rounds=size.rounds,
-        sparsity=SPARSITY,
-        key_bits=size.key_bits,
-        random_state=size.seed,
-        progress=progress,
-    )
+    rows = []
+    for done, scheme in enumerate(schemes):
+        progress("comparing schemes", done, len(schemes))
+        rows.append(_scheme(source, scheme))
     weights = len(source.study.answers) * (source.study.public[0].shape[1] + 1)
-    costs = round_costs(weights, OWNERS, sparsity=SPARSITY, key_bits=size.key_bits, progress=progress)
-    by_scheme = {row.scheme: row for row in compare(costs)}
     pictures = {name: content for one in seen for name, content in one.pictures().items()}
     data = {
         "attributes": list(source.study.answers),
         "owners": OWNERS,
         "weights": weights,
         "run": run_data(DEFAULT, size.rounds, seen),
-        "schemes": [_scheme(row, by_scheme.get(row.method)) for row in rows],
+        "schemes": rows,
     }
     return Demo(plain(data), pictures)
 
@@ -326,12 +315,30 @@ def run_data(scheme: str, rounds: int, seen: list[SeenRound]) -> dict[str, Any]:
     }
 
 
-def _scheme(row: ContestRow, cost: ComparisonRow | None) -> dict[str, Any]:
-    steps = ("encrypt", "aggregate", "decrypt")
-    known = {step: None if cost is None else getattr(cost, f"{step}_seconds") for step in steps}
-    told = {name: "" if cost is None else getattr(cost, name) for name in ("who_learns", "drop_out")}
-    means = {"name": row.method, "means": _BASELINES.get(row.method, "")}
-    return means | _of(row, "score", "seconds", "megabytes") | known | told
+def _scheme(source: DemoData, scheme: str) -> dict[str, Any]:
+    """Learn by a scheme; return what was reached, CPU seconds of a round by party, and what one owner sent in all."""
+    study, size = source.study, source.size
+    learner = FederatedClassifier(
+        Sums.sending(scheme, sparsity=SPARSITY, key_bits=size.key_bits),
+        rounds=size.rounds,
+        multilabel=True,
+        random_state=size.seed,
+    )
+    learner.fit(study.owners, public=study.public, validation=study.test)
+    history = learner.history_
+
+    def seconds(role: str) -> float:
+        return sum(report.seconds[role] for report in history) / len(history)
+
+    return {
+        "name": scheme,
+        "score": history[-1].score,
+        "owner": seconds("members") / OWNERS,
+        "aggregator": seconds("aggregator"),
+        "key_generator": seconds("key generator"),
+        "megabytes": sum(report.sent["members"] for report in history) / OWNERS / 1e6,
+        "sees": learner.statement_.who_sees["aggregator"],
+    }
 
 
 _BESIDE = ("smiling", "male", "youth", "beard", "hat")  # attributes that fill up the matrices
