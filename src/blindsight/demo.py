@@ -21,7 +21,6 @@ from blindsight.data.sites import Study, divide
 from blindsight.dp import Census, Ledger, census
 from blindsight.files import as_path, atomic_writer
 from blindsight.learn.classifier import FederatedClassifier
-from blindsight.learn.comparison import round_costs
 from blindsight.metrics import balanced_accuracy, balanced_accuracy_interval, mean_precision
 from blindsight.progress import Progress, silent
 from blindsight.report import Chapter, Picture, Table, write_report
@@ -232,11 +231,7 @@ def _learn_together(
         record=True,
         on_round=lambda report: progress("learning together", report.round, learner.rounds),
     )
-    weights = learner.model_.weights.size
-    costs = round_costs(
-        weights, _OWNERS, sparsity=_SPARSITY, key_bits=size.key_bits, random_state=random_state, progress=progress
-    )
-    return learner, LearningResult.of(learner, owners=_OWNERS, costs=costs)
+    return learner, LearningResult.of(learner, owners=_OWNERS)
 
 
 def _search_privately(size: DemoSize, random_state: int, cache: Path | None, progress: Progress) -> SearchResult:

@@ -41,7 +41,7 @@ def test_an_option_with_one_value_is_given_once(again, blindsight):
     "words",
     [
         ["learn", "classifier", "--epsilon", "nan", "--delta", "1e-5", "--unit", "record", "--clip", "1"],
-        ["learn", "compare", "--epsilon", "1", "--delta", "NaN"],
+        ["papers", "dphe", "compare", "--epsilon", "1", "--delta", "NaN"],
         ["search", "build", "photos", "--epsilon", "nan"],
         ["ledger", "show", "privacy.ledger", "--delta", "nan"],
         ["sift", "verify", "out/sift", "--threshold", "nan"],

@@ -26,7 +26,7 @@ from blindsight.errors import InputError, StorageError
 from blindsight.files import as_path, atomic_writer, cache_folder, free_memory, storage_errors, write_together
 
 if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands should not wait for
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from blindsight.data import Dataset
     from blindsight.data.partition import Division, Sharing
@@ -36,7 +36,6 @@ if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands shoul
     from blindsight.progress import Progress
     from blindsight.rounds import Privacy, RoundReport, Sums
     from blindsight.rounds.run import OnRound
-    from blindsight.sums.engine import Cost
     from blindsight.sums.scheme import Choice
 
 app = group("learn", "Train together without seeing each other's data or updates.")
@@ -229,7 +228,6 @@ attributes = option("--attributes", default="", help="Learn these attributes ins
 )
 @proof
 @option("--ledger", type=Path, check=to_file, help="Ledger that is charged with epsilon before anything is learned.")
-@flag("--compare", help="Also measure in the report what a round costs with every other scheme.")
 @options.model_folder("out/learn")
 @options.resume
 @flag(
@@ -247,7 +245,6 @@ def learn_classifier(
     sharing: Literal["equal", "by-class", "by-person"] | None,
     minimum_per_position: int | None,
     ledger: Path | None,
-    compare: bool,
     out: Path,
     resume: bool,
     record: bool,
@@ -276,7 +273,7 @@ def learn_classifier(
         privacy.plan(members=owners, dimension=1, rounds=adding.rounds, records=1, scheme=adding.choice().scheme)
     charged = None if ledger is None else Ledger(ledger)
     options.end_check(check)
-    study, pictures = _study(collected, seen, attributes, sharing, sites)
+    study, pictures = prepare_study(collected, seen, attributes, sharing, sites)
     _check_memory(study)
     learner.set_params(multilabel=study.multilabel, classes=study.classes)
     described = collected.to_dict() | asdict(seen) | {"data": data, "owners": owners, "attributes": attributes}
@@ -310,7 +307,7 @@ def learn_classifier(
 
     write_together(out, write)
     if played or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report
-        _write_report(out, data, learner, owners, adding, compare)
+        _write_report(out, data, learner, owners)
     before, final = learner.public_score_ or 0.0, learner.history_[-1].score or 0.0
     lines = [
         f"\nScheme {adding.choice()}.",
@@ -489,7 +486,7 @@ def learn_clusters(
     sums = adding.sums()
     collected.check()
     options.end_check(check)
-    study, _ = _study(collected, seen)
+    study, _ = prepare_study(collected, seen)
     if clusters is None and study.multilabel:
         raise InputError(f"{collected.name} has attributes and no classes: say how many clusters to find (--clusters).")
     many = clusters or len(study.answers)
@@ -520,48 +517,6 @@ def learn_clusters(
     )
 
 
-@command(app, "compare", example="learn compare --data digits --epsilon 1 --delta 1e-5")
-@collected
-@seen
-@option("--epsilon", type=float, required=True, check=to_positive, help="What PRR10 and RA12 claim to spend.")
-@option("--delta", type=float, required=True, check=to_delta, help="Their delta.")
-@attributes
-@options.rounds
-@options.key_bits
-@options.sparsity(0.9)
-def learn_compare(
-    collected: Collected,
-    seen: Seen,
-    epsilon: float,
-    delta: float,
-    attributes: str,
-    rounds: int,
-    key_bits: int,
-    sparsity: float | None,
-) -> None:
-    """Learn the same data by every installed scheme and every baseline: accuracy, cost and privacy side by side."""
-    from blindsight.learn.comparison import contest
-
-    asked: dict[str, Any] = {"rounds": rounds, "key_bits": key_bits, "sparsity": sparsity}
-    Adding(scheme="dphe", keys="subgroup", **asked).sums()
-    study, _ = _study(collected, seen, attributes)
-    with terminal_progress() as progress:
-        rows = contest(study, epsilon=epsilon, delta=delta, **asked, random_state=collected.seed, progress=progress)
-    columns = ("method", "accuracy", "CPU s", "MB/owner", "privacy")
-    cells = [
-        (
-            *(row.method, f"{row.score:.3f}", f"{row.seconds:.1f}"),
-            "-" if row.megabytes is None else f"{row.megabytes:.2f}",
-            "-" if row.statement is None else row.statement.headline(),
-        )
-        for row in rows
-    ]
-    show(
-        {"methods": [row.to_dict() for row in rows]},
-        table(f"Learning {collected.name}", columns, cells, numbers=columns[1:4]),
-    )
-
-
 def _told_and_kept(out: Path, live: LiveTable, reports: "list[RoundReport]") -> "OnRound":
     def after_round(report: "RoundReport") -> None:
         reports.append(report)
@@ -575,7 +530,7 @@ def _told_and_kept(out: Path, live: LiveTable, reports: "list[RoundReport]") -> 
     return after_round
 
 
-def _study(
+def prepare_study(
     collected: Collected,
     seen: Seen,
     attributes: str = "",
@@ -655,20 +610,11 @@ def _cells(report: "RoundReport") -> tuple[str, ...]:
     )
 
 
-def _write_report(
-    out: Path, data: str, learner: "FederatedClassifier", owners: int, adding: Adding, compare: bool
-) -> None:
-    """Write the run's report, for its owner alone; to compare, measure what every scheme costs at this size."""
+def _write_report(out: Path, data: str, learner: "FederatedClassifier", owners: int) -> None:
+    """Write the run's report, for its owner alone."""
     from blindsight.report import write_report
     from blindsight.report.learning import LearningResult, learning_chapter
 
-    costs: Mapping[str, Cost] = {}
-    if compare:
-        from blindsight.learn.comparison import round_costs
-
-        weights, sparsity = learner.model_.weights.size, adding.sparsity
-        with terminal_progress() as progress:
-            costs = round_costs(weights, owners, sparsity=sparsity, key_bits=adding.key_bits, progress=progress)
-    chapter = learning_chapter(LearningResult.of(learner, owners=owners, costs=costs))
+    chapter = learning_chapter(LearningResult.of(learner, owners=owners))
     facts = {"Command": "blindsight learn classifier", "Data": data, "Seed": str(learner.random_state)}
     write_report(out / "report.html", f"Learning {data} together", [chapter], facts=facts, private=True)

@@ -1,4 +1,4 @@
-"""Learning together without showing anything: encrypted federated averaging, its mathematics and its baselines."""
+"""Learning together without showing anything: encrypted federated averaging and its mathematics."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -7,7 +7,6 @@ if TYPE_CHECKING:
     from blindsight.data.sites import Study
     from blindsight.learn.classifier import FederatedClassifier
     from blindsight.learn.clustering import ClusterModel
-    from blindsight.learn.comparison import compare
     from blindsight.learn.kmeans import FederatedKMeans
     from blindsight.learn.model import LinearModel, PictureModel, load_model
     from blindsight.learn.network import FederatedNetwork, NetworkModel
@@ -24,7 +23,6 @@ __all__ = [
     "PictureModel",
     "RoundReport",
     "Study",
-    "compare",
     "load_model",
     "open_session",
 ]
@@ -39,7 +37,6 @@ _HOMES = {
     "PictureModel": "blindsight.learn.model",
     "RoundReport": "blindsight.rounds",
     "Study": "blindsight.data.sites",
-    "compare": "blindsight.learn.comparison",
     "load_model": "blindsight.learn.model",
     "open_session": "blindsight.sums",
 }

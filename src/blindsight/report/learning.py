@@ -1,6 +1,6 @@
 """The report's chapter on learning together by encrypted rounds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,12 +10,10 @@ from PIL import Image
 
 from blindsight.data import contact_sheet
 from blindsight.learn.classifier import FederatedClassifier
-from blindsight.learn.comparison import ComparisonRow, compare
 from blindsight.learn.recording import RoleView
 from blindsight.report import page
 from blindsight.rounds import RoundReport
 from blindsight.statement import PrivacyStatement
-from blindsight.sums.engine import Cost
 
 _SIDE = 220  # pixels of one view
 
@@ -31,10 +29,9 @@ class LearningResult:
     history: Sequence[RoundReport]
     statement: PrivacyStatement
     views: Sequence[RoleView]
-    costs: Sequence[ComparisonRow]
 
     @classmethod
-    def of(cls, learner: FederatedClassifier, *, owners: int, costs: Mapping[str, Cost]) -> Self:
+    def of(cls, learner: FederatedClassifier, *, owners: int) -> Self:
         """Gather what a fitted classifier tells; it must have been fitted with validation data."""
         assert learner.public_score_ is not None
         return cls(
@@ -45,7 +42,6 @@ class LearningResult:
             history=learner.history_,
             statement=learner.statement_,
             views=learner.views_,
-            costs=compare(costs) if costs else (),
         )
 
 
@@ -62,8 +58,6 @@ def learning_chapter(result: LearningResult) -> page.Chapter:
     ]
     if result.views:
         blocks.append(_views_picture(result.views))
-    if result.costs:
-        blocks += _costs_tables(result.costs)
     return page.Chapter(
         title="Learning together, unseen" if _encrypted(result) else "Learning together, in the open",
         lead=f"{result.owners} owners train one classifier of {result.weights:,} weights; {result.measure} goes from "
@@ -139,27 +133,3 @@ def view_picture(view: NDArray[np.float64] | NDArray[np.uint8]) -> NDArray[np.ui
         ends = np.where(strength[:, :, None] > 0, blue, orange)
         rgb = np.rint(255 + (ends - 255) * np.abs(strength)[:, :, None]).astype(np.uint8)
     return np.asarray(Image.fromarray(rgb).resize((_SIDE, _SIDE), Image.Resampling.NEAREST))
-
-
-def _costs_tables(rows: Sequence[ComparisonRow]) -> tuple[page.Table, page.Table]:
-    numbers = tuple(
-        (
-            row.scheme,
-            f"{row.encrypt_seconds:.3f} s",
-            f"{row.aggregate_seconds:.3f} s",
-            f"{row.decrypt_seconds:.3f} s",
-            f"{row.megabytes_sent:.3f} MB",
-        )
-        for row in rows
-    )
-    meaning = tuple((row.scheme, row.who_learns, row.drop_out) for row in rows)
-    return (
-        page.Table(
-            ("scheme", "encrypt (one owner)", "aggregate", "decrypt", "sent per owner"),
-            numbers,
-            caption="CPU time of one round of a model of this size with every scheme installed, measured in this run.",
-        ),
-        page.Table(
-            ("scheme", "who learns what", "a drop-out"), meaning, caption="What each scheme means for the parties."
-        ),
-    )

@@ -8,11 +8,11 @@ from blindsight.cli import options
 from blindsight.cli.audit import fail_on_option, show_audit
 from blindsight.cli.command import argument, command, group, option
 from blindsight.cli.options import show, terminal_progress
-from blindsight.cli.papers import hashing, selective, sensorsift
+from blindsight.cli.papers import dphe, hashing, selective, sensorsift
 from blindsight.files import check_writable
 
 app = group("papers", "Reproduce and attack what the documents behind Blindsight say.")
-for _document in (selective.app, hashing.app, sensorsift.app):
+for _document in (dphe.app, selective.app, hashing.app, sensorsift.app):
     app.add_command(_document)
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from blindsight.errors import InputError
-from blindsight.learn import baselines
-from blindsight.learn.baselines import local_only, pooled, prr10, ra12
 from blindsight.learn.linear import LinearTraining, train
 from blindsight.learn.model import attribute_signs, class_signs, predict
+from blindsight.papers.dphe import baselines
+from blindsight.papers.dphe.baselines import local_only, pooled, prr10, ra12
 from blindsight.rng import seeded_bytes
 
 CLASSES, DIMENSIONS = 3, 5

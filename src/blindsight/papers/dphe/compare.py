@@ -1,6 +1,10 @@
-"""All ways to learn from the same data, side by side: accuracy, what is proven, who learns what, and what it costs."""
+"""Compare all schemes and the baselines of section 3.1 on the same data, as Tables 1 to 4 do.
 
-from collections.abc import Callable, Mapping, Sequence
+Tables 1, 3 and 4 give the accuracy (`compare_methods`, here with what is proven), Table 2 the seconds of encryption
+(`round_costs` and `cost_row`, here of all parties, with bytes and what each scheme means for them).
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import process_time
 from typing import Any
@@ -10,10 +14,10 @@ import numpy as np
 from blindsight.data.features import Standardiser
 from blindsight.data.sites import Study
 from blindsight.errors import UnknownNameError
-from blindsight.learn import baselines
 from blindsight.learn.classifier import USUAL_SHARE, FederatedClassifier
 from blindsight.learn.linear import LinearTraining
 from blindsight.learn.model import Attributes, Classes, Labels, LinearModel
+from blindsight.papers.dphe import baselines
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.rounds import Sums
@@ -26,10 +30,11 @@ from blindsight.sums.terms import AGGREGATOR
 
 
 @dataclass(frozen=True)
-class ComparisonRow:
-    """One scheme. Seconds are CPU time: of one user on average, of the aggregator, of all who help to decrypt.
+class CostRow:
+    """One round of one scheme.
 
-    Megabytes (10^6) are those of one user on average; whoever sent nothing in the round is not counted.
+    Seconds are CPU time: of one user on average, of the aggregator, of all who help to decrypt. Megabytes (10^6)
+    are those of one user on average; who sent nothing in the round is not counted.
     """
 
     scheme: str
@@ -70,18 +75,14 @@ _DROP_OUT = {
 }
 
 
-def compare(costs: Mapping[str, Cost]) -> list[ComparisonRow]:
-    """Return a row for each scheme and its cost of one round, in the given order."""
-    return [_row(scheme, cost) for scheme, cost in costs.items()]
-
-
-def _row(scheme: str, cost: Cost) -> ComparisonRow:
+def cost_row(scheme: str, cost: Cost) -> CostRow:
+    """Return the line of a scheme, from the cost of one round."""
     if scheme not in _WHO_LEARNS:
         raise UnknownNameError("aggregation scheme", scheme, _WHO_LEARNS)
     making: tuple[Step, ...] = ("share", "encrypt")
     users = [member for member in cost.members if cost.sent(member)]
     count = max(len(users), 1)
-    return ComparisonRow(
+    return CostRow(
         scheme=scheme,
         encrypt_seconds=sum(cost.seconds(*making, party=user) for user in users) / count,
         aggregate_seconds=cost.seconds("share", "aggregate", party=AGGREGATOR),
@@ -98,7 +99,7 @@ BASELINES = ("pooled", "local", "prr10", "ra12")
 
 
 @dataclass(frozen=True)
-class ContestRow:
+class MethodRow:
     """One way to learn. `score` is the accuracy averaged over classes or attributes of the test data.
 
     `seconds` of CPU are those of all parties and rounds, `megabytes` those one owner sent in all of them, None where
@@ -122,7 +123,7 @@ class ContestRow:
         }
 
 
-def contest(
+def compare_methods(
     study: Study,
     *,
     methods: Sequence[str] | None = None,
@@ -133,24 +134,24 @@ def contest(
     key_bits: int = 3072,
     random_state: int = 0,
     progress: Progress = silent,
-) -> list[ContestRow]:
+) -> list[MethodRow]:
     """Learn from the study's owners by every method, or by those named.
 
     `epsilon` and `delta` are what PRR10 and RA12 claim to spend, `sparsity` is that of all schemes, or each one's own.
     """
     if methods is None:
         methods = (*installed_schemes(), *BASELINES)
-    play = _Contest(study, epsilon, delta, rounds, sparsity, key_bits, random_state)
+    comparison = _Comparison(study, epsilon, delta, rounds, sparsity, key_bits, random_state)
     rows = []
     for done, method in enumerate(methods):
         progress("comparing methods", done, len(methods))
-        rows.append(play.scheme(method) if method in SCHEMES else play.baseline(method))
+        rows.append(comparison.scheme(method) if method in SCHEMES else comparison.baseline(method))
     progress("comparing methods", len(methods), len(methods))
     return rows
 
 
 @dataclass(frozen=True)
-class _Contest:
+class _Comparison:
     study: Study
     epsilon: float
     delta: float
@@ -159,7 +160,7 @@ class _Contest:
     key_bits: int
     random_state: int
 
-    def scheme(self, name: str) -> ContestRow:
+    def scheme(self, name: str) -> MethodRow:
         """Learn by one aggregation scheme."""
         learner = FederatedClassifier(
             Sums.sending(name, sparsity=self.sparsity, key_bits=self.key_bits),
@@ -173,9 +174,9 @@ class _Contest:
         seconds = process_time() - begun
         sent = sum(report.sent["members"] for report in learner.history_) / len(self.study.owners) / 1e6
         statement = None if name == "plain" else learner.statement_
-        return ContestRow(name, learner.model_.quality(*self.study.test), seconds, sent, statement)
+        return MethodRow(name, learner.model_.quality(*self.study.test), seconds, sent, statement)
 
-    def baseline(self, name: str) -> ContestRow:
+    def baseline(self, name: str) -> MethodRow:
         """Learn by a method without encryption: no privacy, no sharing, or noise."""
         labels, standardiser = self._labels(), Standardiser.fit(self.study.public[0])
         pairs = [(standardiser.apply(X), labels.signs(y)) for X, y in self._everyone()]
@@ -194,7 +195,7 @@ class _Contest:
             models, statement = [private.weights], private.statement
         seconds = process_time() - begun
         scores = [LinearModel(weights, standardiser, labels).quality(*self.study.test) for weights in models]
-        return ContestRow(name, float(np.mean(scores)), seconds, 0.0 if name == "local" else None, statement)
+        return MethodRow(name, float(np.mean(scores)), seconds, 0.0 if name == "local" else None, statement)
 
     def _labels(self) -> Labels:
         classes = self.study.classes

@@ -1,4 +1,4 @@
-"""What DPHE is compared with: two private methods that add noise, owners on their own, and all data in one place.
+"""The baselines of section 3.1, Tables 1, 3 and 4: two methods that add noise, each owner alone, all data in one place.
 
 *PRR10.* Pathak, Rane & Raj, "Multiparty Differential Privacy via Aggregation of Locally Trained Classifiers", NIPS
 2010. Every owner trains an L2-regularised logistic regression; the mean of the classifiers is released with Laplace
