@@ -6,7 +6,7 @@
     python tools/papers_map.py --check    # fails if something named is missing or the README is old
 
 An item names its function, its test and its verdict, and where a figure can be compared the benchmark's table with
-section, row and column of our figure and the paper's. "Ours" is read from the table, so a new measurement changes the README.
+section, row and column of our figure and the paper's. "Ours" is read from that table.
 """
 
 import ast
