@@ -305,7 +305,7 @@ def learn_classifier(
         if learner.recorded_ is not None:
             learner.recorded_.save(folder / "recorded-round.npz")
 
-    write_together(out, write)
+    write_together(out, write, last="model.npz")
     if played or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report
         _write_report(out, data, learner, owners)
     before, final = learner.public_score_ or 0.0, learner.history_[-1].score or 0.0
@@ -420,7 +420,7 @@ def learn_network(
 
     with storage_errors("remove", out / VIEW):
         (out / VIEW).unlink(missing_ok=True)  # of an earlier run
-    write_together(out, write)
+    write_together(out, write, last="network.npz")
     before, final = learner.public_score_ or 0.0, learner.history_[-1].score or 0.0
     document = {"model": str(out / "network.npz"), "public_score": before, "score": final}
     show(
@@ -504,7 +504,7 @@ def learn_clusters(
         learner.model_.save(folder / "model.npz")
         write_json(folder / "statement.json", learner.statement_.to_dict())
 
-    write_together(out, write)
+    write_together(out, write, last="model.npz")
     score = learner.history_[-1].score
     found = "" if score is None else f"Adjusted mutual information with the classes: {score:.3f}."
     show(
