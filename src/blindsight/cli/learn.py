@@ -129,11 +129,8 @@ class Adding:
 
     def sums(self, minimum_per_position: int | None = None) -> "Sums":
         """Return them for the library."""
-        from blindsight.crypto.paillier import check_key_bits, check_keys
         from blindsight.rounds import Sums
 
-        check_key_bits(self.key_bits)
-        check_keys(self.keys)
         return Sums.sending(
             self.choice().scheme,
             sparsity=self.sparsity,
@@ -149,7 +146,12 @@ adding = grouped(
     options.rounds,
     options.scheme,
     options.key_bits,
-    option("--keys", default="subgroup", help="Kind of the Paillier key: subgroup (fast) or conservative."),
+    option(
+        "--keys",
+        choices=("subgroup", "conservative"),
+        default="subgroup",
+        help="Kind of the Paillier key (dphe, block-dphe): subgroup is fast.",
+    ),
     options.sparsity(None),
 )
 
