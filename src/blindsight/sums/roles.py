@@ -119,7 +119,7 @@ class Role(Secret):
             raise MessageError(f"the set-up is not for {self.name!r} as it enrolled.")
         if known and known != setup:
             before = Roster.from_bytes(decode(known, Setup).roster, expected=self.terms)
-            if roster.generation <= before.generation or roster.keys != before.keys:
+            if not self.terms.keyed or roster.generation <= before.generation or roster.keys != before.keys:
                 raise MessageError(f"{self.name!r} was already set up, differently.")
         return message, roster
 
@@ -146,7 +146,8 @@ class Member(Role):
         if state is None:
             refuse_to_overwrite(path)
             seed = SigningKey.generate(self.resources.source).secret_bytes()
-            self._keep(MemberState(terms.to_bytes(), name, seed))
+            secrets = terms.traits.member.prepared(self.resources.source)
+            self._keep(MemberState(terms.to_bytes(), name, seed, secrets=secrets))
         else:
             self._state = state
         self._key = SigningKey(self._state.seed)
@@ -163,14 +164,21 @@ class Member(Role):
     def roster(self) -> Roster:
         return self._part.roster
 
+    def enrolment(self) -> bytes:
+        if self._state.setup:
+            exchange = self.roster.exchange.get(self.name, b"")
+        else:
+            exchange = self.terms.traits.member.exchange_key(self._state.secrets)
+        return encode(Enrolment(self.name, self.terms.digest, self._key.public, exchange))
+
     def accept(self, setup: bytes) -> None:
         """Receive the roster and the secrets that are for this member (Algorithm 1 of DPHE, step 2)."""
         self._record(setup)
         message, roster = self._read_setup(setup, self._state.setup)
         if setup == self._state.setup:
             return
-        self._make_part(message, roster)  # refuses keys that do not fit
-        state = replace(self._state, setup=setup, secrets=b"")
+        part = self._make_part(message, roster)  # refuses keys that do not fit
+        state = replace(self._state, setup=setup, secrets=part.begun(self._state.secrets))
         if state.round == message.void and state.over:  # nothing of that round was opened
             state = replace(state, answered=state.answered[:-32], asked=b"settled", sent=b"")
         self._keep(state)
@@ -209,7 +217,7 @@ class Member(Role):
             secrets=secrets,
             proposal=proposal or (state.proposal if message.round == state.round else b""),
             over=last,
-            missed=self._missed(message.round),
+            missed=self._missed(message.round) + self._part.missing(message),
         )
         if last:
             state = replace(state, answered=(state.answered + (self._learned(message) or bytes(32)))[-32 * _MODELS :])
@@ -248,6 +256,8 @@ class Member(Role):
             raise MessageError("the digest of a model has 32 bytes.")
         if self.name not in self.terms.sampled(call.round):
             raise PrivacyError(f"the terms of the run do not ask {self.name!r} in round {call.round}.")
+        if call.attempt and self.terms.traits.cohorts:
+            raise PrivacyError(f"{self.terms.scheme} has one attempt at a round; got attempt {call.attempt}.")
         if turn < (state.round, state.attempt):
             raise MessageError(
                 f"the call to round {call.round} comes too late: {self.name!r} is in round {state.round}."
@@ -270,7 +280,7 @@ class Member(Role):
     def _missed(self, round: int) -> int:
         """Return how many members may have been missing before a round: as many as can, where no answer was seen."""
         state, terms = self._state, self.terms
-        if not state.over or state.asked == b"settled" or round <= state.round:
+        if not state.over or state.asked == b"settled" or round <= state.round or terms.traits.cohorts:
             return state.missed
         return state.missed + terms.asked - (terms.needed if len(terms.groups(state.round)) == 1 else terms.minimum)
 
@@ -286,7 +296,8 @@ class Member(Role):
         outcome, state = self.read(answer, round), self._state
         if round != state.round or not state.over or state.asked == b"settled":
             return outcome
-        missed = state.missed + self.terms.asked - len(outcome.members)
+        unseen = 0 if self.terms.traits.cohorts else self.terms.asked - len(outcome.members)
+        missed = state.missed + unseen
         zeros = outcome.integers.size and not outcome.integers.any()  # a brief answer is not of zeros
         again = zeros and (self.terms.keyed or self._had_no_update())  # an aggregator may sign any sum
         answered = state.answered[:-32] if again else state.answered
@@ -408,6 +419,10 @@ class Aggregator(Role):
         """Tell whether enough members have answered the present step to end it."""
         return not self.step or self._begun.suffices(self.step, tuple(sorted(self._heard)))
 
+    def give_up(self) -> None:
+        """Raise `PrivacyError` if it is of no use to wait for those who have not answered the present step."""
+        self._begun.give_up()
+
     @property
     def contributors(self) -> tuple[str, ...]:
         return tuple(sorted(self._receipts))
@@ -438,8 +453,7 @@ class Aggregator(Role):
         if (round, attempt) <= self._turn or round < 0:
             raise InputError(f"rounds count up from 0: after round {self.round} there is no round {round}.")
         before = self._adder
-        follows = before is not None and (before.turn[0] + 1, 0) == (round, attempt)
-        early = before.ahead if before is not None and follows else {}
+        early = {} if before is None else before.carried((round, attempt))
         begun = replace(self._state, round=round, attempt=attempt, model=model, base=base)
         self._open(replace(begun, early=tuple(early), ahead=tuple(early.values())))
 
@@ -450,7 +464,7 @@ class Aggregator(Role):
         adder.follow(dict(zip(begun.early, begun.ahead, strict=True)))
         self._keep(begun)
         self._adder, self._receipts = adder, {}
-        self._begin(adder.steps[0], self.terms.sampled(begun.round))
+        self._begin(adder.steps[0], adder.asked(self.terms.sampled(begun.round)))
 
     def _begin(self, step: str, expected: tuple[str, ...]) -> None:
         self.step, self._expected, self._heard = step, expected, {}
@@ -459,9 +473,10 @@ class Aggregator(Role):
 
     def calls(self, notes: Mapping[str, bytes] | None = None, only: Collection[str] | None = None) -> dict[str, bytes]:
         """Return the signed call of the present step for each member (of `only` these) that has not answered it."""
-        told, notes = self._begun.bodies(self.step, self._expected), notes or {}
+        names, notes = self.awaited if only is None else tuple(only), notes or {}
+        told = self._begun.bodies(self.step, names)
         readers: dict[tuple[bytes, bytes], list[str]] = {}
-        for name in self.awaited if only is None else only:
+        for name in names:
             readers.setdefault((told.get(name, b""), notes.get(name, b"")), []).append(name)
         calls: dict[str, bytes] = {}
         for (body, note), names in readers.items():  # what is for several members is signed once
