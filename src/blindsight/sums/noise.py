@@ -287,7 +287,7 @@ class NoisePlan:
         except InputError as error:
             raise PrivacyError(f"the noise of this run proves nothing: {error}") from None
         if least < (planned := self.members - self.drop_outs):
-            wrong.append(f"sums of {least} can be counted on, planned {planned}")
+            wrong.append(f"sums of {least} are opened, planned {planned}")
         if isinstance(terms.options, TwoWaveOptions) and terms.options.rounds > self.rounds:
             wrong.append(f"rounds is {terms.options.rounds}, planned {self.rounds}")
         if terms.sparse and layout_of(terms).counting:

@@ -472,6 +472,8 @@ class _Cohort:
     @property
     def condemned(self) -> set[str]:
         """The owners that more members complain of than can be liars."""
+        if len(self.reveals) < self.parameters.threshold:
+            return set()
         most = self.parameters.members - self.parameters.threshold
         return {owner for owner in self.there if len(self.reveals) - len(self.holders(owner)) > most}
 
