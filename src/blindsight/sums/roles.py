@@ -473,10 +473,10 @@ class Aggregator(Role):
 
     def calls(self, notes: Mapping[str, bytes] | None = None, only: Collection[str] | None = None) -> dict[str, bytes]:
         """Return the signed call of the present step for each member (of `only` these) that has not answered it."""
-        names, notes = self.awaited if only is None else tuple(only), notes or {}
-        told = self._begun.bodies(self.step, names)
+        asked, notes = self.awaited if only is None else tuple(only), notes or {}
+        told = self._begun.bodies(self.step, asked)
         readers: dict[tuple[bytes, bytes], list[str]] = {}
-        for name in names:
+        for name in asked:
             readers.setdefault((told.get(name, b""), notes.get(name, b"")), []).append(name)
         calls: dict[str, bytes] = {}
         for (body, note), names in readers.items():  # what is for several members is signed once
