@@ -348,7 +348,7 @@ def _numbers_digest(array: NDArray[Any]) -> bytes:
 
 def framed(*parts: bytes) -> bytes:
     """Return parts in one string that no other parts give."""
-    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return b"".join([len(part).to_bytes(4, "big") + part for part in parts])
 
 
 # On disk

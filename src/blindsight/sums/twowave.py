@@ -267,7 +267,8 @@ def _number(round: int) -> bytes:
 
 def leaves_of(row: bytes) -> bytes:
     """Return SHA-256 of each share in a row."""
-    return b"".join(hashlib.sha256(row[start : start + _SHARE]).digest() for start in range(0, len(row), _SHARE))
+    hashed = hashlib.sha256
+    return b"".join([hashed(row[start : start + _SHARE]).digest() for start in range(0, len(row), _SHARE)])
 
 
 def _row(data: bytes, size: int) -> Limbs:
@@ -436,8 +437,14 @@ class _Upload:
     """What is kept of a contribution besides the sum."""
 
     boxes: Mapping[str, bytes]
-    commitments: list[bytes]
-    leaves: list[list[bytes]]  # by holder, by secret
+    commitments: bytes
+    leaves: bytes
+
+    def signed(self, holder: int, *secrets: int) -> bytes:
+        """Return the leaves of one holder's shares of these secrets; of all, if none is named."""
+        size = len(self.commitments)
+        row = self.leaves[holder * size : (holder + 1) * size]
+        return b"".join(row[_HASH * secret : _HASH * (secret + 1)] for secret in secrets) if secrets else row
 
 
 @dataclass(eq=False, repr=False)
@@ -531,7 +538,7 @@ class TwoWaveAdder(Adder):
     def _request(self, cohort: _Cohort, receiver: str) -> bytes:
         others, place = [name for name in cohort.there if name != receiver], cohort.names.index(receiver)
         boxes = tuple(cohort.uploads[name].boxes[receiver] for name in others)
-        rows = [hashlib.sha256(b"".join(cohort.uploads[name].leaves[place])).digest() for name in others]
+        rows = [hashlib.sha256(cohort.uploads[name].signed(place)).digest() for name in others]
         return encode(UnmaskRequest(cohort.there, boxes, b"".join(rows)))
 
     def check(self, step: str, member: str, reply: Reply) -> Any:
@@ -549,12 +556,7 @@ class TwoWaveAdder(Adder):
         if not fits:
             raise MessageError(f"{member!r} sends boxes or hashes for other members than there are.")
         others = [name for name in cohort.names if name != member]
-        leaves = split_hashes(body.leaves)
-        upload = _Upload(
-            dict(zip(others, body.boxes, strict=True)),
-            split_hashes(body.commitments),
-            [leaves[start : start + size] for start in range(0, size * size, size)],
-        )
+        upload = _Upload(dict(zip(others, body.boxes, strict=True)), body.commitments, body.leaves)
         return self.terms.read_residues(body.masked), upload
 
     def _check_reveal(self, cohort: _Cohort, member: str, body: Reveal) -> dict[str, Limbs]:
@@ -565,8 +567,7 @@ class TwoWaveAdder(Adder):
         count = 1 + len(outside)
         found = _row(body.shares, len(owners) * count)
         for owner, leaves in zip(owners, split_by(leaves_of(body.shares), _HASH * count), strict=True):
-            signed = cohort.uploads[owner].leaves[place]
-            if leaves != b"".join(signed[secret] for secret in (cohort.names.index(owner), *outside)):
+            if leaves != cohort.uploads[owner].signed(place, cohort.names.index(owner), *outside):
                 raise MessageError(f"{member!r} reveals shares of {owner!r} that it was not given.")
         return dict(zip(owners, found.reshape(len(owners), count, LIMBS), strict=True))
 
@@ -654,7 +655,8 @@ class TwoWaveAdder(Adder):
             secrets = recover(shares, [places[holder] for holder in holders])
             found |= dict(zip(owners, secrets, strict=True))
         for owner, secrets in found.items():
-            signed = [cohort.uploads[owner].commitments[place] for place in (places[owner] - 1, *cohort.outside)]
+            commitments = split_hashes(cohort.uploads[owner].commitments)
+            signed = [commitments[place] for place in (places[owner] - 1, *cohort.outside)]
             if leaves_of(secrets.astype("<u2").tobytes()) != b"".join(signed):
                 cohort.liars.add(owner)
         cohort.secrets = found
