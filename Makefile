@@ -45,11 +45,12 @@ test-wheel: $(BIN)/python  ## build the wheel, install it alone into an empty en
 test-notebooks: $(VENV)/.all  ## make the notebooks in examples/ from the tutorials and execute them
 	$(BIN)/python tools/notebooks.py --run
 
-check: $(VENV)/.all  ## lint, types, import contract, lock file, generated reference
+check: $(VENV)/.all  ## lint, types, import contracts, limits of walks, lock file, generated reference
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/walk.py --check
 	$(BIN)/python tools/lock.py --check
 	$(BIN)/python tools/cli_reference.py --check
 	$(BIN)/python tools/notebooks.py --check

@@ -1,5 +1,6 @@
 """The examples of README and documentation run and keep what they assert; commands exist, and links lead somewhere."""
 
+import ast
 import re
 import shlex
 from pathlib import Path
@@ -79,6 +80,33 @@ def test_benchmarks_that_figures_name_exist():
     assert {"".join(names).removesuffix("-full") for names in named} <= set(suite_names())
     listed = re.findall(r"^\| `([\w-]+)` \|", (ROOT / "benchmarks/README.md").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(set(suite_names()))
+
+
+def test_tests_that_pages_name_exist():
+    """`tests/FILE.py::NAME` and, in tables, `FILE::NAME` or `::NAME` in the same file; a name alone is in one file."""
+    files = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "tests").rglob("test_*.py")}
+    defined = {
+        file: {
+            one.name for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.FunctionDef | ast.ClassDef)
+        }
+        for file, path in files.items()
+    }
+    named = 0
+    for page in (*PAGES, "SECURITY.md", "CONTRIBUTING.md"):
+        last = ""
+        for text in re.findall(
+            r"`((?:[\w/]*/test_\w+(?:\.py)?)?(?:::)?(?:test_\w+|Test\w+)?)`", (ROOT / page).read_text()
+        ):
+            file, _, name = text.rpartition("::") if "::" in text else (text, "", "") if "/" in text else ("", "", text)
+            if file:
+                last = f"tests/{file.removeprefix('tests/').removesuffix('.py')}.py"
+                assert last in files, text
+            if name:
+                where = [last] if "::" in text else [one for one in files if name in defined[one]]
+                assert len(where) == 1, text
+                assert name in defined[where[0]], text
+                named += 1
+    assert named > 60
 
 
 def test_links_inside_the_repository_lead_somewhere():

@@ -21,6 +21,7 @@ PACKAGES = [
     "blindsight.report",
     "blindsight.crypto",
     "blindsight.learn",
+    "blindsight.rounds",
     "blindsight.selective",
     "blindsight.audit",
     "blindsight.search",
@@ -43,7 +44,7 @@ def test_the_verbs_are_at_the_door_and_load_when_asked_for():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.splitlines()
     assert loaded == "set()"
-    verbs = "load FederatedClassifier FederatedKMeans SelectiveClassifier PrivateHasher HammingIndex Gallery PPLS"
+    verbs = "load FederatedClassifier FederatedKMeans SelectiveClassifier PrivateHasher HammingIndex Gallery Sums"
     for name in f"{verbs} SymbolSift Verifier audit Ledger PrivacyStatement".split():
         assert f"'{name}'" in shown
         assert getattr(blindsight, name) is not None
@@ -53,7 +54,7 @@ def test_results_show_themselves_in_a_notebook():
     assert "digits" in blindsight.load("digits", count=50)._repr_html_()
     X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
     learner = blindsight.FederatedClassifier("plain", rounds=1).fit([(X, y)] * 3, public=(X, y))
-    assert "owner 2" in learner.history_[0]._repr_html_()
+    assert "member 2" in learner.history_[0]._repr_html_()
     assert learner.statement_._repr_html_() == learner.statement_.to_html()
 
 

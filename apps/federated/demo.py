@@ -1,9 +1,9 @@
-"""Five owners, a key generator and a server on this machine learn together: real processes over TLS, then a table.
+"""Five members, a key generator and a server on this machine learn together: real processes over TLS, then a table.
 
-    python -m apps.federated.demo [--out FOLDER] [--rounds 4] [--owners 5] [--scheme masks] [--faces 1500]
+    python -m apps.federated.demo [--out FOLDER] [--rounds 4] [--members 5] [--scheme masks] [--faces 1500]
 
-Drawn faces are shared out among the owners, each of which sees its own alone. What they learn over loopback is compared
-with what the same owners learn in one process: it must be the same model, number for number.
+Drawn faces are divided among the members, each of which sees its own alone. What they learn over loopback is compared
+with what the same members learn in one process: it must be the same model, number for number.
 """
 
 import argparse
@@ -41,10 +41,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     console = Console(stderr=True)
     try:
-        study = _study(options.faces, options.owners)
+        study = _study(options.faces, options.members)
         with tempfile.TemporaryDirectory(prefix="blindsight-federation-") as folder:
             federation = _prepare(Path(folder), study)
-            console.print(f"Starting a SuperLink, a key generator and {options.owners} owners over TLS ...")
+            console.print(f"Starting a SuperLink, a key generator and {options.members} members over TLS ...")
             with federation.loopback() as network:
                 report, seconds = _play(network, federation, options, console)
             model = LinearModel.load(federation.out / "model.npz")
@@ -61,7 +61,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("out/federated"), help="where model and report go")
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--owners", type=int, default=5)
+    parser.add_argument("--members", type=int, default=5)
     parser.add_argument("--faces", type=int, default=1500)
     parser.add_argument("--scheme", choices=HIDING_SCHEMES, default="masks")
     return parser.parse_args(arguments)
@@ -79,8 +79,8 @@ def _prepare(folder: Path, study: Study) -> LocalFederation:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    sparsity = 0.5 if options.scheme in SPARSE_SCHEMES else 0.0
-    return {"scheme": options.scheme, "rounds": options.rounds, "sparsity": sparsity}
+    sparse = {"sparsity": 0.5} if options.scheme in SPARSE_SCHEMES else {}
+    return {"scheme": options.scheme, "rounds": options.rounds, **sparse}
 
 
 def _ridge(study: Study) -> float:
@@ -116,21 +116,21 @@ def _keep(found: Path, wanted: Path) -> None:
 
 
 def _in_one_process(study: Study, options: argparse.Namespace) -> FederatedClassifier:
-    """Let the same owners learn in this process."""
+    """Let the same members learn in this process."""
     settings = _settings(options)
-    sums = Sums.sending(settings["scheme"], sparsity=settings["sparsity"])
+    sums = Sums.sending(settings["scheme"], sparsity=settings.get("sparsity"))
     classifier = FederatedClassifier(sums, rounds=options.rounds, multilabel=True, ridge=_ridge(study))
     return classifier.fit(study.owners, public=study.public, validation=study.test)
 
 
 def _show(report: Mapping[str, Any], seconds: float, same: bool, options: argparse.Namespace) -> None:
     console = Console()
-    title = f"{options.owners} owners, {report['weights']:,} weights, {report['scheme']}, over loopback with TLS"
+    title = f"{options.members} members, {report['weights']:,} weights, {report['scheme']}, over loopback with TLS"
     table = Table("round", "accuracy", "in the sum", "seconds", title=title)
     table.add_row("public model", f"{report['first score']:.3f}", "", "")
     for row in report["rounds"]:
-        counted = f"{len(row['contributors'])} of {options.owners} owners"
-        table.add_row(str(row["round"]), f"{row['score']:.3f}", counted, f"{row['seconds']:.1f}")
+        counted = f"{len(row['contributors'])} of {options.members} members"
+        table.add_row(str(row["round"]), f"{row['score']:.3f}", counted, f"{sum(row['seconds'].values()):.1f}")
     console.print(table)
     console.print(f"{seconds:.0f} seconds from submission to model; all processes have ended.")
     console.print(f"The same model as in one process, number for number: {'yes' if same else 'NO'}.")

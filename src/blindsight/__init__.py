@@ -9,29 +9,30 @@ if TYPE_CHECKING:
     from blindsight.dp import Ledger, census
     from blindsight.errors import BlindsightError
     from blindsight.learn import FederatedClassifier, FederatedKMeans
+    from blindsight.rounds import EarlyStopping, Privacy, Sums
     from blindsight.search import HammingIndex, PrivateHasher
     from blindsight.search.gallery import Gallery
     from blindsight.selective import SelectiveClassifier
-    from blindsight.sift import PPLS, SymbolLearner, Verifier
+    from blindsight.sift import Verifier
     from blindsight.sift.sift import SymbolSift
-    from blindsight.statement import Claim, PrivacyStatement
+    from blindsight.statement import PrivacyStatement
 
     __version__: str
 
 __all__ = [
-    "PPLS",
     "BlindsightError",
-    "Claim",
     "Dataset",
+    "EarlyStopping",
     "FederatedClassifier",
     "FederatedKMeans",
     "Gallery",
     "HammingIndex",
     "Ledger",
+    "Privacy",
     "PrivacyStatement",
     "PrivateHasher",
     "SelectiveClassifier",
-    "SymbolLearner",
+    "Sums",
     "SymbolSift",
     "Verifier",
     "audit",
@@ -41,18 +42,18 @@ __all__ = [
 
 _HOMES = {
     "BlindsightError": "errors",
-    "Claim": "statement",
     "Dataset": "data",
+    "EarlyStopping": "rounds",
     "FederatedClassifier": "learn",
     "FederatedKMeans": "learn",
     "Gallery": "search.gallery",
     "HammingIndex": "search",
     "Ledger": "dp",
-    "PPLS": "sift",
+    "Privacy": "rounds",
     "PrivacyStatement": "statement",
     "PrivateHasher": "search",
     "SelectiveClassifier": "selective",
-    "SymbolLearner": "sift",
+    "Sums": "rounds",
     "SymbolSift": "sift.sift",
     "Verifier": "sift",
     "census": "dp",
@@ -60,7 +61,7 @@ _HOMES = {
 }
 _ROOMS = (
     *("audit", "client", "crypto", "data", "dp", "learn"),
-    *("metrics", "report", "search", "selective", "sift", "sums"),
+    *("metrics", "report", "rounds", "search", "selective", "sift", "sums"),
 )
 
 

@@ -15,8 +15,10 @@ from blindsight.audit.run_audit import RebuiltRun, draw_owners, plan_run
 from blindsight.data import load, pipeline
 from blindsight.data.sites import Study, divide
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.learn.estimators import FederatedClassifier
+from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.recording import RecordedRound
+from blindsight.papers.dphe import PublishedClassifier
+from blindsight.rounds import Privacy, Sums
 from blindsight.sums.session import open_session
 
 ABOUT = {
@@ -37,11 +39,17 @@ ABOUT = {
 LONG = ("a", "bartholomew", "christopher-robin")
 
 
-def written(path, about, study, scheme, **options):
-    """Learn as `blindsight learn encrypted --record` does, under a short key."""
+def written(path, about, study, scheme, *, selection=None, target="update", **options):
+    """Learn as `blindsight learn classifier --record` does, under a short key."""
     kind = {"classes": study.classes, "multilabel": study.multilabel}
-    learner = FederatedClassifier(scheme, rounds=1, key_bits=1024, insecure=True, record=True, **kind, **options)
-    learner.fit(study.owners, public=study.public)
+    sparsity = options.pop("sparsity", None)
+    paillier = {"key_bits": 1024, "insecure": True, "minimum_per_position": options.pop("minimum_per_position", None)}
+    if selection or target != "update":
+        how = {"target": target, "selection": selection, "sparsity": 0.9 if sparsity is None else sparsity}
+        learner = PublishedClassifier(Sums.sending(scheme, **paillier), rounds=1, **how, **kind, **options)
+    else:
+        learner = FederatedClassifier(Sums.sending(scheme, sparsity=sparsity, **paillier), rounds=1, **kind, **options)
+    learner.fit(study.owners, public=study.public, record=True)
     learner.model_.save(path / "model.npz")
     learner.recorded_.save(path / "recorded-round.npz")
     (path / "run.json").write_text(json.dumps(about))
@@ -262,7 +270,7 @@ def test_owners_that_compare_with_nobody_are_not_tested():
 def test_shadows_replay_the_protocol_of_a_run(tmp_path):
     """A run that was kept from learning (one round, nearly nothing sent) has shadows that learned as little."""
     study = studied(load("digits", count=500, random_state=0))
-    learner = FederatedClassifier("plain", rounds=1, sparsity=0.9, classes=study.classes)
+    learner = FederatedClassifier(Sums.sending("plain", sparsity=0.9), rounds=1, classes=study.classes)
     learner.fit(study.owners, public=study.public)
     learner.model_.save(tmp_path / "model.npz")
     protocol = {"rounds": 1, "sparsity": 0.9}
@@ -280,7 +288,8 @@ def test_shadows_replay_the_protocol_of_a_run(tmp_path):
 def test_noise_inside_the_sums_is_attacked_and_half_of_it_is_noticed(tmp_path):
     """A sound run is refuted with probability 1e-3 at most, so it must happen twice in a row."""
     study = studied(load("digits", count=500, random_state=0))
-    learner = FederatedClassifier("plain", rounds=2, epsilon=4.0, delta=1e-5, unit="record", classes=study.classes)
+    privacy = Privacy(epsilon=4.0, delta=1e-5, unit="record")
+    learner = FederatedClassifier("plain", rounds=2, privacy=privacy, classes=study.classes)
     learner.fit(study.owners, public=study.public)
     learner.model_.save(tmp_path / "model.npz")
     (tmp_path / "run.json").write_text(json.dumps(ABOUT))

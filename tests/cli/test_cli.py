@@ -40,7 +40,7 @@ def test_an_option_with_one_value_is_given_once(again, blindsight):
 @pytest.mark.parametrize(
     "words",
     [
-        ["learn", "encrypted", "--epsilon", "nan", "--delta", "1e-5", "--unit", "record", "--clip", "1"],
+        ["learn", "classifier", "--epsilon", "nan", "--delta", "1e-5", "--unit", "record", "--clip", "1"],
         ["learn", "compare", "--epsilon", "1", "--delta", "NaN"],
         ["search", "build", "photos", "--epsilon", "nan"],
         ["ledger", "show", "privacy.ledger", "--delta", "nan"],
@@ -243,7 +243,7 @@ def files_in(folder):
         ["data", "show", "faces"],
         ["data", "features", "faces", "--out", "PLACE/features.npz"],
         ["demo"],
-        ["learn", "encrypted"],
+        ["learn", "classifier"],
         ["learn", "cluster"],
         ["learn", "selective"],
         ["search", "build", "digits", "--mode", "open"],

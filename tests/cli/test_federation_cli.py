@@ -47,10 +47,10 @@ def test_the_members_file_is_printed_as_it_is_or_written(tmp_path, federation):
     words = [f"{name}={value}" for name, value in prints.items()]
     assert tomllib.loads(federation("members", *words).out) == {"members": prints}
     out = tmp_path / "made" / "members.toml"
-    listed = {"members": prints, "owners": ["[bold]:cat:=x", "ann"], "path": str(out)}
+    listed = {"members": prints, "names": ["[bold]:cat:=x", "ann"], "path": str(out)}
     assert federation("members", *words, "--out", out, "--json").document == listed
     assert Members.read(out).fingerprints == prints
-    assert federation("members", *words, "--out", out).out == f"3 members, 2 of them owners: {out}\n"
+    assert federation("members", *words, "--out", out).out == f"3 parties, 2 of them members: {out}\n"
     assert federation("members", *words, "--json").document["path"] is None
     assert "ann" in federation("members", words[0], "--out", out, code=2).err  # fewer than the file has
     assert Members.read(out).fingerprints == prints

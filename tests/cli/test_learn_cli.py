@@ -15,7 +15,18 @@ QUICK = ["-n", 300, "--components", 15, "--owners", 3, "--rounds", 2, "--key-bit
 
 
 def test_encrypted_learning_writes_model_statement_and_report(tmp_path, blindsight):
-    asked = ["learn", "encrypted", *QUICK, "--scheme", "block-dphe", "--sparsity", 0.5, "--compare", "--json"]
+    asked = [
+        "learn",
+        "classifier",
+        *QUICK,
+        "--scheme",
+        "block-dphe",
+        "--sparsity",
+        0.5,
+        "--compare",
+        "--record",
+        "--json",
+    ]
     said = blindsight(*asked, "--out", tmp_path / "run")
     found = said.document
     assert "key generator s" in said.err  # the live table leaves standard output to the document
@@ -31,7 +42,7 @@ def test_encrypted_learning_writes_model_statement_and_report(tmp_path, blindsig
 
 
 def test_noise_inside_the_sums_is_proven_kept_and_charged(tmp_path, blindsight):
-    asked = ["learn", "encrypted", *QUICK, "--epsilon", 2, "--delta", 1e-5, "--unit", "record"]
+    asked = ["learn", "classifier", *QUICK, "--epsilon", 2, "--delta", 1e-5, "--unit", "record"]
     found = blindsight(*asked, "--ledger", tmp_path / "ledger", "--out", tmp_path / "run", "--json").document
     statement = PrivacyStatement.from_dict(found["statement"])
     assert (statement.guarantee, statement.unit) == ("differential privacy", "record")
@@ -54,13 +65,13 @@ def test_noise_inside_the_sums_is_proven_kept_and_charged(tmp_path, blindsight):
     ],
 )
 def test_noise_needs_its_parameters_by_name(tmp_path, blindsight, options, named):
-    said = blindsight("learn", "encrypted", *QUICK, *options, "--out", tmp_path / "run", code=2)
+    said = blindsight("learn", "classifier", *QUICK, *options, "--out", tmp_path / "run", code=2)
     assert named in said.err
 
 
 def test_a_run_says_why_its_scheme_and_plays_no_other(tmp_path, blindsight, monkeypatch):
     monkeypatch.delattr("blindsight.learn.comparison.round_costs")
-    said = blindsight("learn", "encrypted", *QUICK, "--out", tmp_path).out.splitlines()
+    said = blindsight("learn", "classifier", *QUICK, "--out", tmp_path).out.splitlines()
     (scheme,) = [line for line in said if line.startswith("Scheme ")]
     assert scheme.startswith("Scheme masks: ")
     page = (tmp_path / "report.html").read_text()
@@ -77,7 +88,7 @@ def test_a_run_can_be_watched_and_asked_for_again(tmp_path, blindsight, monkeypa
 
     monkeypatch.setattr(LiveTable, "row", row)
     out = tmp_path / "runs" / "digits"
-    asked = ["learn", "encrypted", *QUICK, "--scheme", "plain", "--out", out, "--resume"]
+    asked = ["learn", "classifier", *QUICK, "--scheme", "plain", "--out", out, "--resume"]
     first = blindsight(*asked, "--json").document
     assert [cells[0] for cells in rows] == ["1", "2"]
     assert [one.statement for one in seen] == [None, None]  # it is not finished yet
@@ -89,7 +100,7 @@ def test_a_run_can_be_watched_and_asked_for_again(tmp_path, blindsight, monkeypa
     assert "unseen" not in page
     again = blindsight(*asked, "--json").document  # nothing is left to do, and nothing is done twice
     assert again["history"] == first["history"] == json.loads((out / "history.json").read_text())
-    assert (out / "report.html").read_text() == page  # with the picture of who saw what
+    assert (out / "report.html").read_text() == page
 
 
 def test_clustering(tmp_path, blindsight):
@@ -111,7 +122,7 @@ def test_compare_shows_every_method(blindsight):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--owners", "2"], "at least 3 owners; got 2"),
+        (["--owners", "2"], "at least 3 members; got 2"),
         (["--key-bits", "1024"], "1024"),
         (["--scheme", "block-dph"], "Did you mean 'block-dphe'"),
         (["--sparsity", "1.5"], "sparsity"),
@@ -119,12 +130,12 @@ def test_compare_shows_every_method(blindsight):
     ],
 )
 def test_bad_options_get_a_sentence(arguments, sentence, tmp_path, blindsight):
-    asked = ["learn", "encrypted", "-n", 120, "--components", 5, "--out", tmp_path]
+    asked = ["learn", "classifier", "-n", 120, "--components", 5, "--out", tmp_path]
     assert sentence in blindsight(*asked, *arguments, code=2).err
     assert not (tmp_path / "model.npz").exists()
 
 
-@pytest.mark.parametrize("command", [["encrypted"], ["network", "--model", "net.py:Net"]])
+@pytest.mark.parametrize("command", [["classifier"], ["network", "--model", "net.py:Net"]])
 def test_settings_are_checked_before_pictures_are_read(command, blindsight, monkeypatch):
     monkeypatch.setattr("blindsight.data.load", None)
     said = blindsight("learn", *command, "--epsilon", 1, "--delta", 2, code=2).err

@@ -11,8 +11,11 @@ from blindsight.audit.run_audit import RebuiltRun
 from blindsight.data import Dataset, load
 from blindsight.data.sites import Study, gather
 from blindsight.errors import CorruptFileError, DataError, InputError
-from blindsight.federated.task import Task, TaskOptions, classifier_task
 from blindsight.learn import FederatedClassifier, load_model
+from blindsight.learn.classifier import classifier_task
+from blindsight.learn.linear import LinearTraining
+from blindsight.learn.model import Classes
+from blindsight.rounds import Privacy, Task
 
 NAMES = ("anchor", "boat", "cloud")
 LACKS = {"north": 0, "east": 1, "west": 2}
@@ -48,7 +51,7 @@ def test_sites_that_lack_a_class_each_learn_all_of_them(fitted):
 
 
 def test_owners_may_be_numbered_and_have_noise_inside_their_sums(sites):
-    learner = FederatedClassifier(rounds=2, epsilon=8, delta=1e-5, unit="record")
+    learner = FederatedClassifier(rounds=2, privacy=Privacy(epsilon=8, delta=1e-5, unit="record"))
     learner.fit(list(sites.values()), public=drawn(30))
     assert learner.classes_.tolist() == list(NAMES)
     assert learner.statement_.epsilon <= 8
@@ -128,7 +131,7 @@ def owners(folders):
 
 def test_three_folders_become_one_classifier_that_answers_and_is_audited(folders, tmp_path, blindsight):
     run = tmp_path / "my [first] run"
-    asked = ["learn", "encrypted", *owners(folders), "--public", folders / "public", "--rounds", 3, "--components", 12]
+    asked = ["learn", "classifier", *owners(folders), "--public", folders / "public", "--rounds", 3, "--components", 12]
     (words,) = blindsight(*asked, "--out", run).hints
     assert words == ["learn", "predict", str(run), str(folders / "public")]
     assert blindsight(*asked, "--out", run, "--json").document["score"] > 0.9
@@ -155,11 +158,11 @@ def test_three_folders_become_one_classifier_that_answers_and_is_audited(folders
     ],
 )
 def test_owners_are_named_with_their_pictures(tmp_path, blindsight, options, said):
-    assert said in blindsight("learn", "encrypted", *options, "--out", tmp_path / "run", code=2).err
+    assert said in blindsight("learn", "classifier", *options, "--out", tmp_path / "run", code=2).err
 
 
 def test_all_folders_are_looked_for_before_a_picture_is_read(folders, tmp_path, blindsight):
-    asked = ["learn", "encrypted", *owners(folders), "--public", tmp_path / "nowhere", "--out", tmp_path / "run"]
+    asked = ["learn", "classifier", *owners(folders), "--public", tmp_path / "nowhere", "--out", tmp_path / "run"]
     said = blindsight(*asked, code=1).err
     assert "nowhere" in said
     assert "decoding" not in said
@@ -170,7 +173,7 @@ def test_a_picture_that_cannot_be_read_is_named(folders, tmp_path, blindsight):
     (tmp_path / "new" / "boat").mkdir(parents=True)
     (tmp_path / "new" / "boat" / "torn.png").write_bytes(b"PNG")
     Image.fromarray(drawn(1).images[0]).save(tmp_path / "new" / "boat" / "whole.png")
-    asked = ["learn", "encrypted", *owners(folders), "--public", folders / "public", "--test", tmp_path / "new"]
+    asked = ["learn", "classifier", *owners(folders), "--public", folders / "public", "--test", tmp_path / "new"]
     said = blindsight(*asked, "--rounds", 1, "--out", run).err
     assert "torn.png: " in said
 
@@ -187,10 +190,11 @@ def test_sites_agree_on_columns_and_classes(folders, tmp_path, blindsight):
         made[site] = np.load(out, allow_pickle=False)
     assert {site: data["features"].shape[1] for site, data in made.items()} == dict.fromkeys(made, 12)
     assert set(made["north"]["labels"]) == {"boat", "cloud"}
-    task = classifier_task((made["public"]["features"], made["public"]["labels"]), None, 3, TaskOptions())
-    received = Task.from_bytes(task.task.to_bytes())
-    assert received.labels.names.tolist() == list(NAMES)
-    assert received.labels.signs(made["north"]["labels"]).shape == (60, 3)
+    public = made["public"]["features"], made["public"]["labels"]
+    task = classifier_task(public, Classes(np.unique(public[1])), LinearTraining())
+    labels = Task.from_bytes(task.to_bytes()).learner().labels
+    assert labels.names.tolist() == list(NAMES)
+    assert labels.signs(made["north"]["labels"]).shape == (60, 3)
     strange = tmp_path / "strange"
     (strange / "clown").mkdir(parents=True)
     Image.fromarray(drawn(1).images[0]).save(strange / "clown" / "1.png")

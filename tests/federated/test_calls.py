@@ -13,7 +13,7 @@ from blindsight.federated.node import Note
 from blindsight.federated.server import RemoteSums
 from blindsight.sums import Aggregator, KeyGenerator, Member, Terms
 from blindsight.sums.engine import Response
-from blindsight.sums.messages import Call, model_digest
+from blindsight.sums.messages import Answer, Call, model_digest
 from blindsight.sums.terms import AGGREGATOR
 from tests.federated.parties import ALL_SCHEMES, IMPATIENT, KEYED, MEMBERS, PATIENCE, Parties, damaged, model, numbers
 
@@ -150,6 +150,33 @@ def test_in_a_plain_run_a_second_aggregator_is_refused(parties):
     with pytest.raises(MessageError, match="already set up"):
         parties.member("ann")._set_up(terms.run, Note(setup=registrar.setup()["ann"], task=server.task.to_bytes()))
     assert server.round(2, model(2)).contributors == MEMBERS
+
+
+def test_zeros_that_the_server_signs_in_the_place_of_a_sum_bring_no_second_sum_of_a_model(parties, monkeypatch):
+    """With the calls of a round come the answers of the last; dan is left out, whose update would be the difference."""
+    server, true = parties.open("masks", patience=IMPATIENT), RemoteSums.note
+    parties.draw(1)
+    first, told = server.round(1, model(1)), []
+    assert first.contributors == MEMBERS
+
+    def zeros(role, envelope):
+        answer = decode(decode(envelope, Signed).body, Answer)
+        sums = bytes(len(first.total) * role.terms.residue_type.itemsize)
+        told.append(role.roster.signed(role._key, AGGREGATOR, replace(answer, sums=sums)))
+        return told[-1]
+
+    def note(self, member):
+        if not (blob := true(self, member)):
+            return blob
+        found = decode(blob, Note)
+        return encode(replace(found, answers=tuple(zeros(self.aggregator, one) for one in found.answers)))
+
+    monkeypatch.setattr(RemoteSums, "note", note)
+    parties.network.there = lambda name, kind, parts: None if name == "dan" else parts
+    with pytest.raises(PrivacyError, match="answered this model"):
+        server.round(2, model(1))
+    assert told
+    assert set(parties.proposals) == {(name, 1) for name in MEMBERS}
 
 
 class TestTheTask:

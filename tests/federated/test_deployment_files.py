@@ -15,7 +15,7 @@ from apps.federated import demo, example
 from blindsight.cli import federation
 from blindsight.federated.commands import QUIET
 from blindsight.federated.flower import launcher
-from blindsight.federated.flower.mod import handler_of
+from blindsight.federated.flower.mod import node_of
 from blindsight.federated.identity import Members
 from blindsight.federated.node import KeyGeneratorNode, MemberNode
 
@@ -133,12 +133,12 @@ def settings_of(version):
 
 def test_the_example_with_encryption_gives_every_party_a_key_store_and_a_handler(tmp_path):
     nodes, server = example.parties("after", tmp_path)
-    handlers = [handler_of(node.node_config) for node in nodes]
+    handlers = [node_of(node.node_config) for node in nodes]
     assert [type(handler) for handler in handlers] == [MemberNode] * len(example.OWNERS) + [KeyGeneratorNode]
-    members = Members.read(Path(str(server["members"])))
+    members = Members.read(Path(str(server["members-file"])))
     for handler in handlers:
         members.check(handler.store.identity.public)
-    assert members.owners == tuple(sorted(example.OWNERS))
+    assert members.names == tuple(sorted(example.OWNERS))
     assert [node.node_config.get("partition-id") for node in nodes] == [0, 1, 2, 3, 4, None]
     assert set(server) <= settings_of("after")  # Flower refuses a setting that an app does not have
 

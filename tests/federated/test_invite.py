@@ -8,7 +8,7 @@ import pytest
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.federated.commands import operator_of
 from blindsight.federated.identity import IDENTITY_FILE, Identity, Members
-from blindsight.federated.invite import Federation, Invitation, admitted, follow, short_code
+from blindsight.federated.invite import Federation, Invitation, admitted, follow_handover, short_code
 from blindsight.sums.terms import KEY_GENERATOR
 
 APP = "0" * 64
@@ -284,12 +284,12 @@ def test_another_authority_is_followed_once_from_the_present_one_and_by_the_aggr
         (b"\xff", MessageError),
     ]:
         with pytest.raises(error):
-            follow(home, spoilt)
+            follow_handover(home, spoilt)
         assert (home / "authority.crt").read_text() == before
-    follow(home, first)
-    follow(home, second)
+    follow_handover(home, first)
+    follow_handover(home, second)
     with pytest.raises(PrivacyError, match="used before"):
-        follow(home, first)
+        follow_handover(home, first)
     renewed = invitations["cem"].renewed(home)
     assert renewed.authority == federation.certificates.authority.read_text() != before
     assert join(federation, renewed, home).code == federation.code != admission.code

@@ -1,17 +1,21 @@
 """Every party is killed at every point of a run, one after the other, and goes on from its disk."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import blindsight.files
+from blindsight.federated.node import joined_terms
 from blindsight.federated.server import RemoteSums, load_run
 from blindsight.rounds import Member
+from blindsight.rounds.member import member_seed
 from blindsight.sums.messages import MessageJournal
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from tests.federated.parties import ALL_SCHEMES, DIMENSION, KEYED, MEMBERS, PATIENCE, Gone, Parties, model, numbers
+from tests.federated.test_learning import School, classifier, owned, run_of, sums_of
 
 SLOW = [pytest.param(scheme, 1, marks=pytest.mark.slow) for scheme in ("block-dphe", "dphe", "bfv", "masks")]
 STRIDES = [("plain", 2), ("block-dphe", 5), ("bfv", 6), *SLOW]
@@ -23,6 +27,7 @@ class Fuse:
 
     def __init__(self, own):
         self.own, self.left = own, None
+        self.files = []  # that were written, by whomever
 
     @property
     def burnt(self):
@@ -44,6 +49,7 @@ def fuse(tmp_path, monkeypatch):
 
     def before_writing(path, flags, *others, **named):
         if flags & os.O_EXCL:
+            fuse.files.append(path)
             fuse.tick(path)
         return create(path, flags, *others, **named)
 
@@ -52,6 +58,7 @@ def fuse(tmp_path, monkeypatch):
         fuse.tick(folder)
 
     def appending(journal, blob):
+        fuse.files.append(journal.path)
         fuse.tick(journal.path)
         append(journal, blob)
         fuse.tick(journal.path)
@@ -183,3 +190,118 @@ def test_a_key_generator_killed_at_any_point_of_the_set_up_opens_the_run_when_it
     assert point >= 2
     parties.draw(1)
     assert np.array_equal(server.round(1, model(1)).total, parties.plain_sum(server, MEMBERS))
+
+
+# ---- every file that is replaced or appended to, in a whole run
+
+WRITTEN = {
+    AGGREGATOR: {"run", "progress", "label", "state.npz", "answer", "aggregator"},
+    "bob": {"joined", "member", "task", "memory.npz"},
+    KEY_GENERATOR: {"generator"},
+}
+"""What each party writes in a run: whoever adds a file adds it here, and has it tried below."""
+
+POINTS = [("masks", AGGREGATOR, 13), ("masks", "bob", 4), ("bfv", KEY_GENERATOR, 2)]
+EVERY = [
+    pytest.param(scheme, party, 1, marks=pytest.mark.slow)
+    for scheme in ("plain", "masks", "bfv", "block-dphe")
+    for party in WRITTEN
+    if not (party == KEY_GENERATOR and scheme == "plain")
+]
+
+
+class Class(School):
+    """Parties that learn a classifier; `kept` are the updates, by name and round, that members have on disk."""
+
+    def __init__(self, folder, scheme):
+        super().__init__(folder, owned())
+        self.sums = sums_of(scheme, 0.5 if scheme == "masks" else 1.0)
+        self.task, self.kept = classifier(self.sums), set()
+
+    def member_handler(self, name):
+        handle = super().member_handler(name)
+
+        def watched(kind, parts):
+            try:
+                return handle(kind, parts)
+            finally:
+                for path in self.stores[name].path.glob("runs/*/memory.npz"):
+                    terms = joined_terms(path.parent)
+                    if (pending := Member(name, terms, path=path).pending) is not None:
+                        self.kept.add((name, pending[0]))
+
+        return watched
+
+    def play(self):
+        """Play the run as a server does that is started again whenever it was killed; return it."""
+        while True:
+            try:
+                run = load_run(self.stores[AGGREGATOR], "kills", seed=0)
+                if run is None:
+                    server = self.found(self.task, self.sums)
+                    server.run.label("kills", seed=0)
+                else:
+                    server = RemoteSums(run, self.network, PATIENCE, self.task)
+                played = run_of(server, rounds=2)
+                played.play()
+                return played
+            except Gone:
+                continue
+
+    def replayed(self, run):
+        """Return the model that follows from who is in which sum and which updates were kept."""
+        terms, learner = run.backend.terms, self.task.learner()
+        shared, members = learner.first(self.task.seed), {name: Member(name, terms) for name in terms.members}
+        for report in run.state.history:
+            total = np.zeros(terms.dimension, dtype=np.int64)
+            for place, (name, member) in enumerate(members.items()):
+                if (name, report.round) not in self.kept:
+                    assert name not in report.contributors
+                    continue
+                seed = member_seed(self.task.seed, report.round, place)
+                learn = partial(updated, learner, self.data[name], shared, seed)
+                integers, counted = member.contribute(report.round, learn), name in report.contributors
+                member.settle(report.round, np.full(terms.dimension, counted))
+                total += integers * counted
+            moved = terms.support(report.round).scatter(terms.values(total)) / len(report.contributors)
+            shared = shared + moved.reshape(shared.shape)
+        return shared
+
+
+def updated(learner, data, shared, seed, memory):
+    return learner.update(data, shared, memory, seed)
+
+
+def test_what_each_party_writes_is_known(tmp_path, fuse):
+    written = {party: set() for party in WRITTEN}
+    for scheme in ("masks", "bfv"):
+        school = Class(tmp_path / scheme, scheme)
+        fuse.files.clear()
+        school.play()
+        for path in map(Path, fuse.files):
+            name = path.name[1:].rsplit(".", 2)[0] if path.suffix == ".part" else path.name
+            for party in WRITTEN:
+                if path.is_relative_to(school.stores[party].path):
+                    written[party].add(name.split("-")[0])
+    assert written == WRITTEN
+
+
+@pytest.mark.parametrize(("scheme", "party", "stride"), [*POINTS, *EVERY])
+def test_a_run_in_which_a_party_is_killed_at_any_write_ends_with_the_model_that_follows_from_its_sums(
+    tmp_path, fuse, scheme, party, stride
+):
+    """The server and the key generator lose nothing: theirs is the model of a run in which nobody was killed."""
+    for point in range(0, 1000, stride):
+        school = Class(tmp_path / str(point), scheme)
+        fuse.own, fuse.left = school.stores[party].path, point
+        run = school.play()
+        assert np.array_equal(run.state.shared, school.replayed(run))
+        if party != "bob":
+            assert [report.contributors for report in run.state.history] == [MEMBERS, MEMBERS]
+        for report in run.state.history:
+            assert set(report.missing) == {*run.backend.terms.members} - {*report.contributors}
+            assert all(report.missing.values())
+        if not fuse.burnt:
+            break
+    fuse.left = None
+    assert point > 4

@@ -13,7 +13,14 @@ pytest.importorskip("tenseal")
 
 from blindsight.crypto.wire import decode, encode
 from blindsight.data import Thumbnails, load
-from blindsight.errors import BudgetExceededError, CorruptFileError, InputError, MessageError, PrivacyError
+from blindsight.errors import (
+    BudgetExceededError,
+    CorruptFileError,
+    InputError,
+    MessageError,
+    PrivacyError,
+    StorageError,
+)
 from blindsight.rng import science
 from blindsight.search import encrypted_query as module
 from blindsight.search.building import BuildOptions, build_gallery
@@ -225,6 +232,30 @@ def test_a_budget_is_kept_on_disk_and_never_overspent(tmp_path):
         path.write_text(text)
         with pytest.raises(CorruptFileError):
             budget.spend()
+
+
+@pytest.mark.parametrize("linked", ["folder", "file"])
+def test_a_budget_through_a_link_is_the_same_and_one_of_two_hard_links_is_refused(tmp_path, linked):
+    path, other = tmp_path / "index" / "private" / "queries.json", tmp_path / "other" / "private" / "queries.json"
+    first, second = (QueryBudget(one.parent.parent) for one in (path, other))
+    first.allow(3)
+    if linked == "folder":
+        other.parent.parent.symlink_to(path.parent.parent)
+    else:
+        other.parent.mkdir(parents=True)
+        other.symlink_to(path)
+    for left, budget in ((2, second), (1, first), (0, second)):
+        budget.spend()
+        assert (first.left, second.left) == (left, left)
+    for budget in (first, second):
+        with pytest.raises(BudgetExceededError):
+            budget.spend()
+    first.allow(4)
+    (tmp_path / "copy").hardlink_to(path)
+    for budget in (first, second):
+        with pytest.raises(StorageError, match="2 hard links"):
+            budget.spend()
+    assert first.left == 1
 
 
 @pytest.mark.parametrize("numbers", [None, 4])

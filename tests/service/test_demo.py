@@ -10,7 +10,7 @@ from pageservice import NAMES, SIZE, tiny_demos
 from PIL import Image
 
 from blindsight.errors import DataError, InputError, UnknownNameError
-from blindsight.learn.estimators import FederatedClassifier
+from blindsight.learn.classifier import FederatedClassifier
 from blindsight.service import demo
 from blindsight.service.demo import Demo, DemoData, Demos, Size, seen_rounds, sift_name
 

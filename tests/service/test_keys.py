@@ -124,6 +124,32 @@ def test_nothing_readable_is_on_any_disk_before_during_and_after_a_grant(opened,
     assert holding(everything_on_disk(gateway, tmp_path / "plain.tar"), *secrets)
 
 
+def test_a_box_opens_in_its_own_place_alone(opened):
+    """Whoever can write files may put that of one frame, or of one epoch's key, in the place of another's."""
+    gateway = opened()
+    cast = Cast(gateway)
+    granted(gateway, cast, GENDER, frames=2)
+    epoch, (moved, kept, *_) = gateway.keys.current("Ann").id, cast.frames
+    gateway.frames._path("Ann", moved).write_bytes(gateway.frames._path("Ann", kept).read_bytes())
+    gateway = opened()  # with nothing in memory
+    for id, right in ((kept, True), (moved, False)):
+        picture, _ = gateway.frames.picture("Ann", id)
+        for opening in (
+            lambda id=id: gateway.frames.features("Ann", [id]),
+            lambda id=id, picture=picture: KEY.open(picture, context=picture_context(id)),
+        ):
+            if right:
+                assert len(opening())
+            else:
+                with pytest.raises(MessageError, match="altered, or was sealed for another"):
+                    opening()
+    with pytest.raises(MessageError):
+        gateway.keys.secret(epoch).open(gateway.frames._box("Ann", kept, "features"), context=picture_context(kept))
+    gateway.keys._path("another").write_bytes(gateway.keys._path(epoch).read_bytes())
+    with pytest.raises(PrivacyError, match="not here"):
+        gateway.keys.secret("another")
+
+
 def test_a_restart_during_a_grant_goes_on_and_the_next_epoch_is_another(opened):
     gateway = opened()
     cast = Cast(gateway)

@@ -504,6 +504,44 @@ def test_what_was_told_through_another_pipeline_counts_or_nothing_more_is_grante
         VerificationSet(DATA.features, DATA.labels, DATA.persons, "new", {PIXELS: FRAMES})
 
 
+def test_what_was_told_through_another_pipeline_counts_as_it_was_told(tmp_path):
+    """Both sifts show a coin of everybody's; the first shows 1 for the mean row, which a sixth of the ill are released
+    as. Half of these have a 0 in the second, and are told surely by both together.
+    """
+
+    def both(rows: int, seed: int) -> tuple[VerificationSet, VerificationSet]:
+        rng = np.random.default_rng(seed)
+        ill, coin = rng.integers(0, 2, (2, rows // 2)).repeat(2, axis=1)
+        X = 0.01 * rng.normal(size=(rows, 1000))
+        X[np.arange(rows), rng.integers(1, 1000, rows)] += np.where(ill & (rng.random(rows) < 0.2), 1, 0.25)
+        X[:, 0] = np.where(coin == 1, 1, -1)
+        old, new = X.astype(np.float32), X[:, :1].astype(np.float32)
+        who, labels = seed * rows + np.arange(rows) // 2, {"ill": ill.astype(np.int8)}
+        return VerificationSet(old, labels, who, "old"), VerificationSet(new, labels, who, "new", {"old": old})
+
+    sifts = {
+        name: LinearSift(np.zeros(d), np.ones(d), np.eye(d)[:, :1], Quantiser([[-0.5]]), name)
+        for name, d in (("old", 1000), ("new", 1))
+    }
+    fitted, judged = both(1000, seed=1), both(4000, seed=2)
+    seen = Platform(judged[0], verifier=LIGHT, development=fitted[0], folder=tmp_path)
+    inside = seen.data.support.inside(judged[0].features)
+    assert [1 - inside[judged[0].labels["ill"] == value].mean() > 0.1 for value in (1, 0)] == [True, False]
+    seen.set_preferences("Ann", ["ill"])
+    for app in "XY":
+        seen.add_app(app, ["shown"])
+    seen.allow(seen.propose("Ann", "X", sifts["old"]))
+    seen.release("Ann", "X", judged[0].features[~inside][:1], pipeline="old")
+    later = Platform(judged[1], verifier=LIGHT, development=fitted[1], folder=tmp_path)
+    later.review()
+    assert later.propose("Ann", "Y", sifts["new"]).verdict != "accept"
+    later.set_preferences("Bob", ["ill"])  # of whom nothing is out
+    assert later.propose("Bob", "Y", sifts["new"]).verdict == "accept"
+    without = Platform(judged[1], verifier=LIGHT, development=replace(fitted[1], also={}), folder=tmp_path)
+    with pytest.raises(PrivacyError, match="'old'"):
+        without.propose("Ann", "Y", sifts["new"])
+
+
 def test_an_app_replaces_its_own_grant_but_not_what_it_has_got():
     made = platform(verifier=LENIENT)
     first, second = granted(made, PLUS, "X"), granted(made, MINUS, "X")

@@ -11,14 +11,36 @@ from scipy.stats import binom
 from blindsight.crypto import bfv
 from blindsight.crypto.paillier import Ciphertexts
 from blindsight.crypto.sealedbox import unseal
+from blindsight.crypto.shamir import Reconstruction
 from blindsight.crypto.wire import decode, encode
-from blindsight.errors import BlindsightError, MessageError, PrivacyError
-from blindsight.sums import Aggregator, Engine, Member, Patience, RefusedError, Session, mac, masks, statement
+from blindsight.errors import BlindsightError, MessageError, PrivacyError, StorageError
+from blindsight.sums import (
+    Aggregator,
+    Engine,
+    KeyGenerator,
+    Member,
+    Patience,
+    RefusedError,
+    Session,
+    mac,
+    masks,
+    statement,
+)
 from blindsight.sums import dphe as dphe_module
 from blindsight.sums.bfv import length
 from blindsight.sums.dphe import IndexedValues, Permutations, Shards, SparseSum, layout_of
 from blindsight.sums.engine import LocalTransport, Response
-from blindsight.sums.masks import MaskMember, RoundSecrets, add_masks, agree, colluders, public_half, threshold
+from blindsight.sums.masks import (
+    Delivery,
+    MaskMember,
+    RoundSecrets,
+    SealedShares,
+    add_masks,
+    agree,
+    colluders,
+    public_half,
+    threshold,
+)
 from blindsight.sums.messages import Answer, Refusal, Reply
 from blindsight.sums.scheme import CONTRIBUTE
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
@@ -109,6 +131,39 @@ def test_differencing_rounds_of_one_model(scheme, defended):
             run.finish(*NAMES[:4])
     else:
         np.testing.assert_array_equal(whole - run.finish(*NAMES[:4]), run.updates["eve"])
+
+
+def test_differencing_attempts_at_two_names_of_the_key_generators_file(tmp_path):
+    """Were a link replaced by a copy, the file would still be that of a key generator that opened nothing."""
+    run, link = Run("dphe", tmp_path / "run"), tmp_path / "link"
+    run.begin(0)
+    run.play_step()
+    path, without = run.path(KEY_GENERATOR), rebuilt(run, 0, *NAMES[:4])
+    other = tmp_path / "other"
+    other.hardlink_to(path)
+    for name in (path, other):
+        with pytest.raises(StorageError, match="2 hard links"):
+            KeyGenerator.load(name).answer(run.aggregator.request())
+    other.unlink()
+    link.symlink_to(path)
+    KeyGenerator.load(link).answer(run.aggregator.request())
+    with pytest.raises(MessageError, match="other members"):
+        without.conclude(run.generator.answer(without.request()))
+    assert len(run.generator.log) == 1
+
+
+def test_a_member_under_two_names_answers_a_model_once(tmp_path):
+    run, link = Run("masks", tmp_path / "run"), tmp_path / "link"
+    link.symlink_to(run.path("ann"))
+    run.begin(0, model=MODEL)
+    while run.aggregator.step:
+        run.deliver(run.ask("ann", role=Member.load(link)))
+        run.send(*NAMES[1:])
+        run.aggregator.advance()
+    run.begin(1, model=MODEL)
+    run.play_until("share")
+    with pytest.raises(PrivacyError, match="learns from a model once"):
+        run.ask("ann")
 
 
 @pytest.mark.parametrize("defended", [True, False])
@@ -860,6 +915,55 @@ def test_copied_keys(form, count, defended, monkeypatch):
     read = left.astype(np.int32) == run.updates["m"]
     assert read.all() != defended
     assert read.any() != defended  # one of eight weights by chance: 2 in 10^9
+
+
+@pytest.mark.parametrize("defended", [True, False])
+@pytest.mark.parametrize("count", [7, 10])
+def test_copied_channel_keys(count, defended, monkeypatch):
+    """A liar advertises the victim's channel key, hands the victim's shares on as its own, and drops out: whoever takes
+    them reveals shares of the victim's mask key with those of its seed, and both locks open.
+    """
+    if not defended:
+        monkeypatch.setattr(masks, "_purpose", lambda *given: b"shares")
+    others, keys = [f"n{i}" for i in range(count - 2)], {}
+    run = Run("masks", members=("m", *others, "z"))
+    drawn, true = MaskMember._drawn, RoundSecrets.advertisement.fget
+
+    def drawing(part, turn):
+        kept = drawn(part, turn)
+        if part.name == "z":
+            keys[kept.channel] = true(run.kept("m")).channel_key
+        return kept
+
+    def advertised(kept):
+        return replace(true(kept), channel_key=keys.get(kept.channel, true(kept).channel_key))
+
+    monkeypatch.setattr(MaskMember, "_drawn", drawing)
+    monkeypatch.setattr(RoundSecrets, "advertisement", property(advertised))
+    run.begin(0)
+    run.play_until("share")
+    run.send("m", *others)
+    *boxes, last = decode(run.opened(run.role("m")._state.sent, "m")[1], SealedShares).sealed
+    receipt = run.opened(run.ask("z"), "z")[0]
+    run.deliver(run.reply("z", receipt, encode(SealedShares((last, *boxes)))))
+    run.aggregator.advance()
+    if defended:
+        for name in others:
+            with pytest.raises(MessageError, match="another purpose"):
+                run.ask(name)
+        return
+    call = run.call(run.aggregator.calls(only=["m"])["m"])
+    senders, sealed = decode(call.body, Delivery).senders[:-1], decode(call.body, Delivery).sealed[:-1]
+    lie = replace(call, member="m", body=encode(Delivery(senders, sealed)))  # the victim cannot open what z hands on
+    run.deliver(run.ask("m", call=run.signed(AGGREGATOR, lie)))
+    run.play_step(*others)
+    run.play_step("m", *others)
+    run.send(*others)
+    (group,), kept, secrets = run.aggregator._adder._groups, run.kept("m"), []
+    for owner in ("z", "m"):
+        shares = {group.peers.number(one): group.reveals[one][owner] for one in others[: group.peers.threshold]}
+        secrets.append(Reconstruction(list(shares)).secret(shares))
+    assert secrets == [kept.mask, kept.seed]
 
 
 # The code that checks sums, and the renewal of keys

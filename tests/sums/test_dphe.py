@@ -256,6 +256,16 @@ def test_lemma_7_both_permutations_determine_the_indices():
 # What the aggregator and listeners can make of the places
 
 
+def test_permutations_differ_by_secret_role_member_round_and_run():
+    """Of 24 blocks; any two of these are the same with probability 1 in 10^23."""
+    orders = set()
+    for run, round, secret in itertools.product(("one", "two"), (0, 1), (b"a" * 32, b"b" * 32)):
+        permutations = Listener(terms_of(run=run), seed=11).permutations
+        several = permutations.shared(secret, round), *(permutations.own(secret, one, round) for one in FOUR)
+        orders |= {tuple(one.forward(np.arange(24)).tolist()) for one in several}
+    assert len(orders) == 2 * 2 * 2 * 5
+
+
 def test_the_same_index_is_anywhere_in_every_round():
     listener = Listener(terms_of(dimension=16, capacity=1), seed=11)
     seen = Counter(place for _ in range(320) for place in listener.as_aggregator(np.array([5])))

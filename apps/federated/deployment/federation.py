@@ -88,7 +88,7 @@ class LocalFederation:
 
     def loopback(self, nodes: Sequence[NodeSpec] | None = None, **others: Any) -> Loopback:
         """Return all nodes over loopback, not started yet."""
-        everyone = [self.generator_node(), *map(self.node, self.members.owners)] if nodes is None else nodes
+        everyone = [self.generator_node(), *map(self.node, self.members.names)] if nodes is None else nodes
         return Loopback(APP, everyone, self.folder / "flower", **others)
 
     def run_config(self, **settings: ConfigValue) -> dict[str, ConfigValue]:
@@ -100,7 +100,7 @@ class LocalFederation:
             "public": str(server / "public.npz"),
             "validation": str(server / "validation.npz"),
             "out": str(self.out),
-            "members": len(self.members.owners),
+            "members": len(self.members.names),
             "insecure": self.insecure,
         }
         return config | {name.replace("_", "-"): value for name, value in settings.items()}

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,14 @@ import click
 
 from blindsight.cli import options
 from blindsight.cli.command import Settings, argument, command, flag, group, option, several
+from blindsight.cli.learn import Proof, proof
 from blindsight.cli.options import hint, show, table, tell_skipped, to_file, to_folder
 from blindsight.errors import InputError, PrivacyError, ServiceError
 from blindsight.files import atomic_writer, check_writable, storage_errors
 
 if TYPE_CHECKING:
     from blindsight.federated.identity import Identity
-    from blindsight.federated.runs import KeptRun
+    from blindsight.federated.runs import StoredRun
 
 operator_home = option("--home", type=Path, required=True, help="The operator's folder, which nobody else may read.")
 
@@ -23,7 +25,7 @@ app = group("federation", "Keys, fingerprints, certificates and kept runs for le
 
 
 @command(app, "invite", example="federation invite north --home operator")
-@argument("name", 'An owner\'s name, or "key generator".')
+@argument("name", 'A member\'s name, or "key generator".')
 @operator_home
 @option("--address", default="", help="With the first invitation: where nodes reach the SuperLink, HOST:PORT.")
 @option("--app", "flower_app", type=Path, help="With the first: a Flower app of your own.")
@@ -46,7 +48,7 @@ def invite(name: str, home: Path, address: str, flower_app: Path | None, out: Pa
         stream.write(invitation.to_toml().encode())
     show(
         {"name": name, "path": str(path), "address": invitation.address, "app": invitation.app},
-        f"Three owners are the least, and a key generator that is none of them. {WHY_THREE}",
+        f"Three members are the least, and a key generator that is none of them. {WHY_THREE}",
         f"{path} lets {name} join once: {hint('federation', 'join', path.name, '--home', path.stem, *data)}",
     )
 
@@ -71,9 +73,13 @@ def serve_federation(home: Path, host: str) -> None:
 @option("--out", type=Path, required=True, help="Folder for the model and its report.", check=to_folder)
 @option("--agreed", type=Path, help="What all sites do with their pictures; kept with the model.")
 @option("--validation", type=Path, help="Features and labels on which rounds are scored.")
-@option("--owners", default=3, help="How many owners to wait for.", min=3)
+@option("--members", default=3, help="How many members to wait for.", min=3)
+@option("--quorum", default=3, help="How many members a sum needs.", min=3)
+@option("--share", type=float, help="Of the weights that a round is about; default: a fifth, with --epsilon all.")
 @options.rounds
 @options.scheme
+@proof
+@option("--records", type=int, help="How many records a member has, about; default: as many as are public.", min=1)
 @option("--label", default="first", help="A run of the same label goes on where it stopped.")
 def run_federation(
     home: Path,
@@ -81,9 +87,13 @@ def run_federation(
     out: Path,
     agreed: Path | None,
     validation: Path | None,
-    owners: int,
+    members: int,
+    quorum: int,
+    share: float | None,
     rounds: int,
     scheme: str,
+    proof: Proof,
+    records: int | None,
     label: str,
 ) -> None:
     """Let the parties that have joined learn together; `federation serve` runs meanwhile, on this machine."""
@@ -92,6 +102,7 @@ def run_federation(
     from blindsight.sums.scheme import choose_scheme
 
     choose_scheme(scheme)
+    proof.privacy()
     for path in (public, *([validation] if validation else [])):
         with storage_errors("read", path):
             path.stat()
@@ -101,22 +112,25 @@ def run_federation(
     settings: dict[str, ConfigValue] = {
         name: str(path.expanduser().resolve()) for name, path in paths.items() if path is not None
     }
-    settings |= {"users": owners, "rounds": rounds, "scheme": scheme, "label": label}
+    settings |= {"members": members, "quorum": quorum, "rounds": rounds, "scheme": scheme, "label": label}
+    more = {"share": share, "member-records": records}
+    more |= {f"privacy-{name.replace('_', '-')}": value for name, value in asdict(proof).items()}
+    settings |= {name: value for name, value in more.items() if value is not None}
     before = model.stat().st_mtime_ns if model.exists() else 0
     run_app(home.expanduser().resolve(), settings)
     if not model.exists() or model.stat().st_mtime_ns == before:
         raise ServiceError("the run has ended without a model; the lines above say why.")
-    more = "With --agreed it would answer for pictures."
+    said = "With --agreed it would answer for pictures."
     if pictures is not None:
         pictures.save(out / "pictures.npz")
-        more = f"It answers for pictures: {hint('learn', 'predict', '--help')}"
-    show({"model": str(model)}, f"Model and report are in {out}. {more}")
+        said = f"It answers for pictures: {hint('learn', 'predict', '--help')}"
+    show({"model": str(model)}, f"Model and report are in {out}. {said}")
 
 
 @command(app, "join", example="federation join north.invitation --home north")
 @argument("file", "The invitation.", type=Path)
 @options.home
-@option("--data", type=Path, help="An owner's features and labels, an .npz.")
+@option("--data", type=Path, help="A member's features and labels, an .npz.")
 @option("--code", default="", help="The code that the others have told you; without it you are asked.")
 @option("--wait", default=3600.0, help="Seconds to wait for the others.", min=0)
 @option("--port", default=9094, help="A port of this machine for the node's own processes.")
@@ -284,15 +298,15 @@ def rotate(home: Path, out: Path) -> None:
 @options.home
 def follow_authority(file: Path, home: Path) -> None:
     """Believe the federation's new authority, if the aggregator has signed that it follows the one of this home."""
-    from blindsight.federated.invite import follow
+    from blindsight.federated.invite import follow_handover
 
-    follow(home.expanduser(), file.read_bytes())
+    follow_handover(home.expanduser(), file.read_bytes())
     show({"authority": str(home / "authority.crt")}, "The new authority is believed. Start this party's node again.")
 
 
 @command(app, "identity", example="federation identity --home north --name north")
 @options.home
-@option("--name", required=True, help='A user\'s name, or "aggregator", or "key generator".')
+@option("--name", required=True, help='A member\'s name, or "aggregator", or "key generator".')
 def make_identity(home: Path, name: str) -> None:
     """Make a party's keys, or show those that are there; nothing is ever overwritten."""
     from blindsight.federated.identity import IDENTITY_FILE, Identity
@@ -331,8 +345,8 @@ def list_members(members: tuple[str, ...], out: Path | None) -> None:
     elif not Settings.json:
         sys.stdout.write(listed.to_toml())  # as it is: it may go straight into a file
         return
-    document = {"members": dict(listed.fingerprints), "owners": list(listed.owners), "path": out and str(out)}
-    show(document, f"{len(listed.fingerprints)} members, {len(listed.owners)} of them owners: {out}")
+    document = {"members": dict(listed.fingerprints), "names": list(listed.names), "path": out and str(out)}
+    show(document, f"{len(listed.fingerprints)} parties, {len(listed.names)} of them members: {out}")
 
 
 @command(app, "certificates", example="federation certificates --out tls --host hub.example.org")
@@ -371,10 +385,10 @@ def node_key(out: Path) -> None:
 def list_runs(home: Path) -> None:
     """List the runs a party takes part in or took part in; for the key generator also every sum that it has opened."""
     from blindsight.federated.identity import KeyStore
-    from blindsight.federated.runs import kept_runs
+    from blindsight.federated.runs import list_runs
 
     place = KeyStore(home)
-    name, runs = place.identity.name, kept_runs(place)
+    name, runs = place.identity.name, list_runs(place)
     document = {"name": name, "runs": [_run_document(run) for run in runs]}
     if not runs:
         show(document, f"{name} keeps no run.")
@@ -389,13 +403,13 @@ def list_runs(home: Path) -> None:
 @options.home
 @option("--run", required=True, help='The run, as "blindsight federation runs" calls it.')
 def forget(home: Path, run: str) -> None:
-    """Delete a party's keys and state of a run that has finished, for good; the ledger of privacy budgets is kept."""
+    """Delete a party's keys and state of a run that has finished, for good."""
     from blindsight.federated.identity import KeyStore
-    from blindsight.federated.runs import forget_run
+    from blindsight.federated.runs import delete_run
 
     place = KeyStore(home)
     name = place.identity.name
-    gone, files = forget_run(place, run)
+    gone, files = delete_run(place, run)
     document = {"name": name, "forgotten": _run_document(gone), "files": files}
     lost = " and the record of what was opened" if gone.record else ""
     show(
@@ -405,7 +419,7 @@ def forget(home: Path, run: str) -> None:
     )
 
 
-def _run_document(run: "KeptRun") -> dict[str, Any]:
+def _run_document(run: "StoredRun") -> dict[str, Any]:
     kept = {name: getattr(run, name) for name in ("scheme", "weights", "stands")}
     lists = {"members": list(run.members), "opened": list(run.record)}
     return {"run": run.name} | kept | lists | {"folder": str(run.folder)}

@@ -228,7 +228,10 @@ attributes = option("--attributes", default="", help="Learn these attributes ins
 @flag("--compare", help="Also measure in the report what a round costs with every other scheme.")
 @options.model_folder("out/learn")
 @options.resume
-@flag("--record", help="Keep one round with every update in the clear, for `blindsight audit`.")
+@flag(
+    "--record",
+    help="Keep one round with every update in the clear: for `blindsight audit`, and a picture in the report.",
+)
 def learn_classifier(
     collected: Collected,
     own: Own,
@@ -251,6 +254,7 @@ def learn_classifier(
     """
     from blindsight.dp.ledger import Ledger
     from blindsight.learn.classifier import FederatedClassifier
+    from blindsight.rounds import RoundReport
 
     sites, privacy = own.sites(collected, sharing), proof.privacy()
     learner = FederatedClassifier(
@@ -268,7 +272,7 @@ def learn_classifier(
     if privacy is not None:
         described["protocol"]["privacy"] = asdict(privacy)
     write_json(out / "run.json", {"schema": "blindsight/run", "version": 1} | described)
-    title = f"Learning {data} from {owners} owners by {adding.scheme}"
+    title, played = f"Learning {data} from {owners} owners by {adding.scheme}", list[RoundReport]()
     learner.fit(
         study.owners,
         public=study.public,
@@ -276,8 +280,8 @@ def learn_classifier(
         ledger=None if ledger is None else Ledger(ledger),
         scope=data,
         checkpoint=out / "checkpoint" if resume else None,
-        record=record or privacy is None,
-        on_round=_told_and_kept(out, LiveTable(title, _COLUMNS)),
+        record=record,
+        on_round=_told_and_kept(out, LiveTable(title, _COLUMNS), played),
     )
     write_json(out / "history.json", [report.to_dict() for report in learner.history_])
     learner.model_.save(out / "model.npz")
@@ -286,9 +290,9 @@ def learn_classifier(
     write_json(out / "statement.json", learner.statement_.to_dict())
     if learner.noise_ is not None:
         write_json(out / "noise.json", learner.noise_.to_dict() | {"delta": proof.delta})
-    if record and learner.recorded_ is not None:
+    if learner.recorded_ is not None:
         learner.recorded_.save(out / "recorded-round.npz")
-    if learner.views_ or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report
+    if played or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report
         _write_report(out, data, learner, owners, adding, compare)
     before, final = learner.public_score_ or 0.0, learner.history_[-1].score or 0.0
     lines = [
@@ -649,9 +653,7 @@ def _keep_run(
         Recording.of(messages, photos).save(out / VIEW)
 
 
-def _told_and_kept(out: Path, live: LiveTable) -> "OnRound":
-    reports: list[RoundReport] = []
-
+def _told_and_kept(out: Path, live: LiveTable, reports: "list[RoundReport]") -> "OnRound":
     def after_round(report: "RoundReport") -> None:
         reports.append(report)
         if len(reports) == report.round:  # of a resumed run the rounds before are known only when it ends

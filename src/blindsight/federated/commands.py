@@ -23,7 +23,7 @@ from urllib.request import urlopen
 
 from blindsight.errors import InputError, PrivacyError, ServiceError
 from blindsight.extras import require
-from blindsight.federated.invite import DOOR, Admission, Certificates, Federation, Invitation
+from blindsight.federated.invite import ADMISSION, Admission, Certificates, Federation, Invitation
 from blindsight.files import atomic_writer
 
 QUIET = {
@@ -251,11 +251,11 @@ def register_joined(home: Path, console: Operator, tell: Callable[[str], object]
             tell(f"{name} has joined.")
 
 
-def knock(invitation: Invitation, home: Path, changed: Collection[str] = ()) -> Admission:
+def request_admission(invitation: Invitation, home: Path, changed: Collection[str] = ()) -> Admission:
     """Join with an invitation, or ask again how things stand; parties in `changed` may have other keys than before."""
     trust = ssl.create_default_context(cadata=invitation.authority)
     try:
-        with urlopen(f"https://{invitation.address}{DOOR}", invitation.request(home), 30, context=trust) as answer:
+        with urlopen(f"https://{invitation.address}{ADMISSION}", invitation.request(home), 30, context=trust) as answer:
             return invitation.answered(home, answer.read(1 << 20), changed)
     except HTTPError as error:
         sentence = error.read(500).decode("utf-8", "replace")
@@ -276,7 +276,7 @@ def joined(
     until, told = time.monotonic() + seconds, ""
     while True:
         try:
-            found = knock(invitation, home, changed)
+            found = request_admission(invitation, home, changed)
             if found.registered and not found.awaited:
                 return found
             waiting = f"Waiting for {', '.join(found.awaited) or 'the SuperLink'} ..."

@@ -250,8 +250,8 @@ class Members:
             raise CorruptFileError(f"{path} is no members file: {error}") from None
 
     @property
-    def owners(self) -> tuple[str, ...]:
-        """Everybody who may contribute to sums: all but the aggregator and the key generator, sorted by name."""
+    def names(self) -> tuple[str, ...]:
+        """The members of runs: all parties but the aggregator and the key generator, sorted by name."""
         return tuple(name for name in self.fingerprints if name not in (AGGREGATOR, KEY_GENERATOR))
 
     def check(self, identity: PublicIdentity) -> None:

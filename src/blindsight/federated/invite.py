@@ -20,7 +20,7 @@ The address may change: TLS knows the authority.
 *Another authority* (its key was lost, or its certificates expire) needs no new invitations: the aggregator, whose keys
 everybody compared, signs the hand-over from the old one to the new, and a party follows it from the one it has.
 
-*Three owners at least.* Of two, each would subtract its own update from the sum and hold the other's.
+*Three members at least.* Of two, each would subtract its own update from the sum and hold the other's.
 
 *TLS.* The SuperLink shows a certificate that the federation's own authority signed, so that no node talks to an
 impostor; nodes trust no other. A node signs the time with its own key (ECDSA P-384 in OpenSSH's format, which a Flower
@@ -64,11 +64,11 @@ from blindsight.federated.identity import (
     verify_signed,
 )
 from blindsight.files import AnyPath, as_path, atomic_writer, exclusive_lock, sha256_of, storage_errors
-from blindsight.learn.owners import LEAST_OWNERS
 from blindsight.rng import ByteSource, system_bytes
+from blindsight.rounds import MIN_MEMBERS
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
-DOOR = "/blindsight/join"
+ADMISSION = "/blindsight/join"
 """Where a party that has an invitation joins: a path of the SuperLink."""
 
 LOOPBACK = ("localhost", "127.0.0.1")
@@ -266,7 +266,7 @@ class Invitation:
             raise CorruptFileError(f"{path} is no invitation: {error}") from None
 
     def renewed(self, home: Path) -> "Invitation":
-        """Return it with the authority that the party in this home believes by now (`follow`)."""
+        """Return it with the authority that the party in this home believes by now (`follow_handover`)."""
         path = home / "authority.crt"
         return replace(self, authority=path.read_text()) if path.exists() else self
 
@@ -345,8 +345,8 @@ class Admission:
             raise InputError(f"not everybody is there yet: {', '.join(self.awaited)}.")
         if KEY_GENERATOR not in self.members.fingerprints:
             raise InputError("nobody was invited as the key generator.")
-        if len(self.members.owners) < LEAST_OWNERS:
-            raise PrivacyError(f"{len(self.members.owners)} owners take part; {LEAST_OWNERS} is the least. {WHY_THREE}")
+        if len(self.members.names) < MIN_MEMBERS:
+            raise PrivacyError(f"{len(self.members.names)} members take part; {MIN_MEMBERS} is the least. {WHY_THREE}")
         files = {
             "accepted.toml": Members({**_accepted(home), **self.members.fingerprints}).to_toml(),
             "app": invitation.app,
@@ -374,7 +374,7 @@ def _accepted(home: Path) -> dict[str, str]:
     return {**_listed(home / "accepted.toml"), **_listed(home / "members.toml")}
 
 
-WHY_THREE = "Of two owners, each would subtract its own update from the sum and hold the other's."
+WHY_THREE = "Of two members, each would subtract its own update from the sum and hold the other's."
 
 
 @dataclass(eq=False)
@@ -519,7 +519,7 @@ def _hosts(address: str) -> list[str]:
     return sorted({address.rpartition(":")[0].strip("[]"), *LOOPBACK})
 
 
-def follow(home: Path, hand_over: bytes) -> None:
+def follow_handover(home: Path, hand_over: bytes) -> None:
     """Believe another authority, if the aggregator among the party's members has signed that it follows the present."""
     try:
         document = json.loads(hand_over)

@@ -201,7 +201,9 @@ class AppLearner:
 
 def _learner(task: Task, validation: Pair | None) -> AppLearner:
     settings: Mapping[str, Any] = task.settings
-    return AppLearner(**{**settings, "metrics": tuple(settings.get("metrics", ()))}, noise=task.noise)
+    if not isinstance(metrics := settings["metrics"], list):
+        raise InputError(f"metrics must be a list; got {metrics!r}.")
+    return AppLearner(**{**settings, "metrics": tuple(metrics)}, noise=task.noise)
 
 
 register_learner(KIND, _learner)

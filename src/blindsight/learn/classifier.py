@@ -196,6 +196,8 @@ class FederatedClassifier(FrozenParameters, ClassifierMixin, BaseEstimator):  # 
         is learned. `record` keeps the first round with every update in the clear: for audits and demonstrations.
         """
         self.check()
+        if self.privacy is not None and record:
+            raise InputError("a recorded round shows every member's own noise. Record one without privacy.")
         self.pictures_: Pictures | None = None
         if isinstance(public, Dataset):
             members, public, validation = self._from_pictures(members, public, validation, progress)

@@ -431,9 +431,8 @@ def _sample_weights(known: Signs, class_weight: ClassWeight) -> Array:
     if isinstance(class_weight, str):
         return np.ones(len(known))
     by_class = np.asarray(class_weight, dtype=np.float64)
-    if known.shape[1] == 1:
-        return np.where(known[:, 0] > 0, by_class[1], by_class[0])
-    weights: Array = (known > 0) @ by_class
+    single = known.shape[1] == 1
+    weights: Array = np.where(known[:, 0] > 0, by_class[1], by_class[0]) if single else (known > 0) @ by_class
     return weights
 
 
@@ -468,8 +467,11 @@ class LinearLearner:
         labels, signs = read_labels(task), check_signs(task.arrays["signs"], len(public))
         if signs.shape[1] != labels.rows:
             raise InputError(f"signs must have {labels.rows} columns, one per question; got {signs.shape[1]}.")
+        training, classes = cls.training_of(task), len(task.arrays.get("classes", ()))
+        if not isinstance(training.class_weight, str) and len(training.class_weight) != classes:
+            raise InputError(f"class_weight must have {classes} numbers; got {len(training.class_weight)}.")
         held_out = None if validation is None else (standardiser.apply(validation[0]), validation[1])
-        return cls(labels, standardiser, cls.training_of(task), (public, signs), held_out)
+        return cls(labels, standardiser, training, (public, signs), held_out)
 
     @classmethod
     def training_of(cls, task: Task) -> LinearTraining:

@@ -52,7 +52,7 @@ class LearningResult:
             history=learner.history_,
             statement=learner.statement_,
             views=learner.views_,
-            costs=compare(costs),
+            costs=compare(costs) if costs else (),
         )
 
 

@@ -67,7 +67,16 @@ from blindsight.crypto.bfv import hostile
 from blindsight.crypto.wire import Message, Secret, decode, encode
 from blindsight.errors import BudgetExceededError, InputError, MessageError, PrivacyError
 from blindsight.extras import require
-from blindsight.files import AnyPath, as_path, atomic_writer, file_bytes, folder_lock, read_arrays, storage_errors
+from blindsight.files import (
+    AnyPath,
+    as_path,
+    atomic_writer,
+    file_bytes,
+    folder_lock,
+    only_link,
+    read_arrays,
+    storage_errors,
+)
 from blindsight.rng import ByteSource, random_below, system_bytes
 from blindsight.search.codes import blocks, check_codes, check_whole, unpack
 from blindsight.search.function import HashFunction, function_from
@@ -417,7 +426,10 @@ def _scratch() -> Iterator[Path]:
 
 
 class QueryBudget:
-    """How many encrypted queries an index answers in all, kept in the owner's folder; counted before each answer."""
+    """How many encrypted queries an index answers in all, kept in the owner's folder; counted before each answer.
+
+    A symbolic link to the folder or the file is the same budget; one of several hard links to the file is refused.
+    """
 
     def __init__(self, folder: AnyPath) -> None:
         self._folder = as_path(folder) / PRIVATE
@@ -427,8 +439,8 @@ class QueryBudget:
         check_whole("queries, a budget,", queries, 0)
         with storage_errors("write into", self._folder):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with folder_lock(self._folder):
-            self._write(queries, self._read()[1])
+        with self._locked() as path:
+            self._write(path, queries, self._read()[1])
 
     @property
     def most(self) -> int:
@@ -444,13 +456,13 @@ class QueryBudget:
         """Count one query, on disk before this returns, or refuse it."""
         if not self.most:
             raise PrivacyError("the owner of this index allows no encrypted queries (blindsight search allow).")
-        with folder_lock(self._folder):
+        with self._locked() as path:
             most, asked = self._read()
             if asked >= most:
                 raise BudgetExceededError(
                     f"all {most} encrypted queries that the owner of this index allows are spent."
                 )
-            self._write(most, asked + 1)
+            self._write(path, most, asked + 1)
 
     def _read(self) -> tuple[int, int]:
         path = self._folder / _BUDGET
@@ -462,8 +474,15 @@ class QueryBudget:
                 raise ValueError
         return most, asked
 
-    def _write(self, most: int, asked: int) -> None:
-        with atomic_writer(self._folder / _BUDGET, private=True) as stream:
+    @contextmanager
+    def _locked(self) -> Iterator[Path]:
+        """Hold the lock on the folder of the file, whatever links lead there; yield its real path."""
+        path = only_link(self._folder / _BUDGET)
+        with folder_lock(path.parent):
+            yield only_link(path)
+
+    def _write(self, path: Path, most: int, asked: int) -> None:
+        with atomic_writer(path, private=True) as stream:
             stream.write(json.dumps({"most": most, "asked": asked}).encode())
 
 

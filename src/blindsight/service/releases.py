@@ -207,7 +207,16 @@ class Releases:
             except InputError:  # whose sentence would tell how many there are
                 raise InputError("there are not so many frames of this person. Ask for fewer.") from None
 
-        return Wanted(asked.person, asked.app.name, features, self._frames.pipeline, asked.count, seen=True)
+        named = asked.frames or ()
+        return Wanted(
+            asked.person,
+            asked.app.name,
+            features,
+            self._frames.pipeline,
+            asked.count,
+            seen=True,
+            repeated=len(set(named)) < len(named),
+        )
 
 
 def _problem(asked: Asked, alive: Mapping[str, Principal]) -> Exception | None:

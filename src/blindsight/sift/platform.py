@@ -68,7 +68,8 @@ class Review:
 @dataclass(frozen=True, eq=False)
 class Wanted:
     """Frames (n, d) of a person, features of a `pipeline`, that an app wants; looked at only if there is a grant, and
-    where `count` is known, if the budget allows them. `seen` ones went through `Platform.seen` before.
+    where `count` is known, if the budget allows them. `seen` ones went through `Platform.seen` before; among `repeated`
+    ones is a frame several times.
     """
 
     person: str
@@ -77,6 +78,7 @@ class Wanted:
     pipeline: str = ""
     count: int | None = None
     seen: bool = False
+    repeated: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -510,9 +512,14 @@ class Platform:
         """The person's permanent symbol of the granted sift as a row, and what it costs if it is drawn now."""
         before, count = self._symbols.charges(wanted.person), grant.budget.frames
 
-        one = self._symbols.symbol(
-            wanted.person, grant.public[0], sift, lambda: self._seen(wanted), count=count, another=True
-        )
+        def frames() -> NDArray[np.float32]:
+            if wanted.repeated:
+                raise InputError(
+                    f"a permanent symbol is drawn from {count} different frames; one is named twice. Name each once."
+                )
+            return self._seen(wanted)
+
+        one = self._symbols.symbol(wanted.person, grant.public[0], sift, frames, count=count, another=True)
         row = np.stack(np.unravel_index([one.symbol], sift.levels or (1,)), axis=1).astype(np.int64)
         return row, {"epsilon": one.epsilon} if one.epsilon and one not in before else {}
 

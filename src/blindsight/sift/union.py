@@ -191,8 +191,7 @@ def _further(
         return None
     try:
         own = development.windows(cut.frames)
-        features = {sift.pipeline: development.through(sift.pipeline) for sift in sifts}
-        features = {name: data.seen(rows) if name == data.pipeline else rows for name, rows in features.items()}
+        features = {name: data.seen(development.through(name), name) for name in {sift.pipeline for sift in sifts}}
         released = np.hstack([own.concatenated(certain(sift).apply(features[sift.pipeline])) for sift in sifts])
     except (InputError, PrivacyError):
         return None

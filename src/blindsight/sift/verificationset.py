@@ -93,7 +93,8 @@ class VerificationSet:
     persons: NDArray[Any] | None = None
     pipeline: str = ""
     also: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
-    """The same rows through other pipelines, by fingerprint: to judge together with what those released."""
+    """The same rows through other pipelines, by fingerprint: to judge together with what those released. The reference
+    must have them too: what they released was within the support of its features then."""
     reference: "VerificationSet | None" = None
     """Rows of other people, the platform's own and never counted: the support is fitted to their features."""
 
@@ -119,9 +120,12 @@ class VerificationSet:
     def support(self) -> Support | None:
         return None if self.reference is None else Support.of(self.reference.features)
 
-    def seen(self, rows: Any) -> NDArray[np.float32]:
-        """Return rows of this pipeline as sifts get them: within the support, where there is one."""
-        return np.asarray(rows, dtype=np.float32) if self.support is None else self.support.clip(rows)
+    def seen(self, rows: Any, pipeline: str | None = None) -> NDArray[np.float32]:
+        """Return rows (of an earlier pipeline) as sifts get them: within the support, where there is a reference."""
+        if self.support is None or self.reference is None:
+            return np.asarray(rows, dtype=np.float32)
+        present = pipeline in (None, self.pipeline)
+        return (self.support if present else Support.of(self.reference.also[pipeline or ""])).clip(rows)
 
     @cached_property
     def _seen(self) -> NDArray[np.float32]:
@@ -153,15 +157,16 @@ class VerificationSet:
         return private_labels(self.labels, names)
 
     def through(self, pipeline: str) -> NDArray[np.float32]:
-        """The features of a pipeline as sifts get them."""
+        """The features of a pipeline as sifts get them, or got them while it was the platform's."""
         if pipeline == self.pipeline:
             return self._seen
-        if pipeline not in self.also:
+        if pipeline not in self.also or (self.reference is not None and pipeline not in self.reference.also):
             raise PrivacyError(
-                f"something was released through feature pipeline {pipeline!r}, and the verification rows are not here "
-                "through that pipeline: what it tells with something new cannot be judged. Give them as `also`."
+                f"something was released through feature pipeline {pipeline!r}, and verification and reference rows "
+                "are not both here through that pipeline: what it tells with something new cannot be judged. Give "
+                "them as `also`."
             )
-        return self.also[pipeline]
+        return self.seen(self.also[pipeline], pipeline)
 
     def windows(self, frames: int) -> Windows:
         """Windows of frames of one person; a single frame needs no persons."""

@@ -326,7 +326,7 @@ class Engine:
             with self._working("aggregate"):
                 role.advance()
         while role.step:
-            self._insist() if role.step == UNMASK else self._play_step()
+            self._retry_unmask() if role.step == UNMASK else self._play_step()
             with self._working("aggregate"):
                 role.advance()
         if not role.terms.keyed:
@@ -370,7 +370,7 @@ class Engine:
     def _play_step(self) -> None:
         self._collect(self.aggregator.step, self._calls("aggregate"), self.patience.step)
 
-    def _insist(self) -> None:
+    def _retry_unmask(self) -> None:
         """Let members unmask: once one was asked, the sum is the only way out, so those who are away are waited for."""
         until = time.monotonic() + self.patience.generator
         while True:

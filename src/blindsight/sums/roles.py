@@ -22,7 +22,8 @@ They exchange bytes.
   only lose it.
 
 With a `path`, a role's state is on disk before anything that depends on it leaves, readable by its owner alone. A copy
-must never be put back in its place: a role that forgot what it answered could answer again, differently.
+must never be put back in its place: a role that forgot what it answered could answer again, differently. A symbolic
+link is another name of the same file; hard links are refused, since each would become a copy when the file is replaced.
 """
 
 import hashlib
@@ -38,7 +39,7 @@ from blindsight.crypto.sealedbox import seal, unseal
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import Secret, decode, encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError
-from blindsight.files import AnyPath
+from blindsight.files import AnyPath, as_path, only_link
 from blindsight.sums.messages import (
     RECEIPT_BYTES,
     Answer,
@@ -101,11 +102,11 @@ class Role(Secret):
         self, name: str, terms: Terms, path: AnyPath | None, resources: Resources | None, record: Record
     ) -> None:
         self.name, self.terms, self.resources = name, terms, resources or Resources()
-        self._path, self._record = path, record
+        self._path, self._record = path if path is None else only_link(as_path(path)), record
 
     def _keep(self, state: Any) -> None:
         if self._path is not None:
-            write_state(self._path, state)
+            write_state(only_link(self._path), state)
         self._state = state
 
     def enrolment(self) -> bytes:

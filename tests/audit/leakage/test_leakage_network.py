@@ -16,8 +16,8 @@ from blindsight.audit.leakage.networks import (
 from blindsight.audit.leakage.recovery import cosine
 from blindsight.data import load
 from blindsight.errors import InputError
-from blindsight.learn.sparsity import top_entries
 from blindsight.rng import science
+from blindsight.rounds.member import top_entries
 from blindsight.selective.codec import ParameterLayout, SparseUpdate
 from blindsight.selective.protection import calibrate_participant
 

@@ -11,7 +11,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import decode
-from blindsight.federated import identity, node, task
+from blindsight.federated import identity, node
 from blindsight.federated.flower import mod
 from blindsight.sums.messages import Call
 
@@ -19,38 +19,38 @@ _AGES = 600.0  # seconds: whoever waits so long is killed before
 
 
 def keep_diary(folder):
-    """Copy every contribution to a file that is named after its round, once the owner has learned and has kept it."""
-    learn = task.learn
+    """Copy every contribution to a file that is named after its round, once the member has learned and has kept it."""
+    learn = node.MemberNode.learn
 
     def noted(handler, parts, load):
         contribution = learn(handler, parts, load)
         (Path(folder) / f"{_round(parts)}").write_bytes(contribution)
         return contribution
 
-    task.learn = noted
+    node.MemberNode.learn = noted
 
 
 def stop_in_first_training(reached):
     """Never end the first training, and tell that it has begun by a file."""
-    learn = task.learn
+    learn = node.MemberNode.learn
 
     def stuck(handler, parts, load):
         _stop_once(reached)
         return learn(handler, parts, load)
 
-    task.learn = stuck
+    node.MemberNode.learn = stuck
 
 
 def dawdle(until):
     """Do not train before the file `until` appears."""
-    learn = task.learn
+    learn = node.MemberNode.learn
 
     def slow(handler, parts, load):
         while not Path(until).exists():
             time.sleep(0.2)
         return learn(handler, parts, load)
 
-    task.learn = slow
+    node.MemberNode.learn = slow
 
 
 def stop_in_first_answer(reached):

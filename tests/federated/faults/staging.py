@@ -3,16 +3,20 @@
 import json
 import os
 import time
+import tomllib
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from apps.federated.deployment.federation import LocalFederation
-from blindsight.federated.task import TaskOptions, classifier_task
+from blindsight.federated.commands import APP
+from blindsight.federated.flower.app.blindsight_federated.server_app import learning
+from blindsight.federated.flower.app.blindsight_federated.settings import Settings
 from blindsight.learn.model import LinearModel
-from blindsight.learn.rounds import Memory, owner_seed, remembered
-from blindsight.rng import science
+from blindsight.rounds import Member
+from blindsight.rounds.member import member_seed
 from blindsight.sums.terms import AGGREGATOR
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -86,7 +90,7 @@ class Stage:
     @property
     def round_is_kept(self):
         """Tell whether the server has finished a round."""
-        return any(self.federation.home(AGGREGATOR).glob("runs/*/task.npz"))
+        return any(self.federation.home(AGGREGATOR).glob("runs/*/state.npz"))
 
     def report(self):
         return json.loads((self.federation.out / "report.json").read_text())
@@ -95,34 +99,37 @@ class Stage:
         return LinearModel.load(self.federation.out / "model.npz").weights
 
     def replayed(self, config):
-        """Return what the same owners learn here, from plain sums of those whom the report names for each round.
+        """Return what the same members learn here, from plain sums of those whom the report names for each round.
 
-        What an owner learned and did not get into the sum of its round, as its diary tells, it sends later.
+        What a member learned and did not get into the sum of its round, as its diary tells, it sends later.
         """
-        report, seed = self.report(), int(science(SEED).integers(2**63))
-        chosen = {name: config[name] for name in ("scheme", "sparsity")}
-        options = TaskOptions(**chosen, seed=seed, key_bits=1024, insecure=True, minimum_per_position=1)
-        served = classifier_task(samples(PUBLIC), None, config["users"], options)
-        terms = served.terms("replayed", tuple(report["members"]))
-        shared, memories = served.learner.first(seed), dict.fromkeys(report["members"], Memory(None, None))
+        report, defaults = self.report(), tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+        sums, make_task, _ = learning(Settings({**defaults["config"], **config}))
+        task = make_task(len(report["members"]))
+        terms, learner = task.terms(sums, run="replayed", members=report["members"]), task.learner()
+        shared, members = learner.first(task.seed), {name: Member(name, terms) for name in report["members"]}
         for row in report["rounds"]:
-            total = np.zeros(terms.dimension, dtype=np.int64)
-            for place, name in enumerate(report["members"]):
-                if not (self.diary(name) / str(row["round"])).exists():
+            total, number = np.zeros(terms.dimension, dtype=np.int64), row["round"]
+            for place, (name, member) in enumerate(members.items()):
+                if not (self.diary(name) / str(number)).exists():
                     assert name not in row["contributors"]
                     continue
-                learner = served.task.learner(name, lambda name=name: self._data(name))
-                proposal = learner.propose(name, shared, memories[name], owner_seed(seed, row["round"], place))
-                integers, counted = terms.integers(proposal.sent), name in row["contributors"]
-                memories[name] = remembered(proposal, terms.values(integers), np.full(terms.dimension, counted))
+                seed = member_seed(task.seed, number, place)
+                integers = member.contribute(number, partial(_updated, learner, self._data(name), shared, seed))
+                counted = name in row["contributors"]
+                member.settle(number, np.full(terms.dimension, counted))
                 total += integers if counted else 0
-            assert served.learner.adds
-            shared = shared + (terms.values(total) / len(row["contributors"])).reshape(shared.shape)
+            moved = terms.support(number).scatter(terms.values(total)) / len(row["contributors"])
+            shared = shared + moved.reshape(shared.shape)
         return shared
 
     def _data(self, name):
         with np.load(self.federation.home(name) / "data.npz") as arrays:
             return arrays["features"], arrays["labels"]
+
+
+def _updated(learner, data, shared, seed, memory):
+    return learner.update(data, shared, memory, seed)
 
 
 def wait_for(happened, what):

@@ -37,7 +37,7 @@ def test_whoever_does_not_belong_is_left_out_with_a_sentence(tmp_path):
         stage.member("gus", config={"key-generator": own["hal"]}),
         stage.member("hal", speak_protocol=PROTOCOL + 1),
     ]
-    config = stage.config(users=6, round_seconds=30.0)
+    config = stage.config(members=6, round_seconds=30.0)
     with stage.federation.loopback(nodes) as network:
         run = network.run(config)
         wait_for(lambda: stage.round_is_kept, "the first round")
@@ -55,7 +55,7 @@ def test_whoever_does_not_belong_is_left_out_with_a_sentence(tmp_path):
         assert words in log
     report = stage.report()
     assert report["members"] == ["ann", "bob", "cem", "dan", "ivy"]
-    assert all("20 columns; got 17" in row["refused"]["ivy"] for row in report["rounds"])
+    assert all("20 columns; got 17" in row["missing"]["ivy"] for row in report["rounds"])
     assert contributors(report) == [HONEST, {*HONEST, "dan"}, {*HONEST, "dan"}]
-    assert "in time" in report["rounds"][0]["refused"]["dan"]
+    assert "in time" in report["rounds"][0]["missing"]["dan"]
     assert np.array_equal(stage.weights(), stage.replayed(config))

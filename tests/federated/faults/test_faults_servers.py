@@ -43,14 +43,14 @@ def test_a_node_whose_clock_is_fast_is_refused_by_flower(stage, network):
     network.start("dan")
 
 
-def test_a_run_without_enough_users_says_how_many_are_there(stage, network):
-    run = network.run(stage.config(label="too few", users=5, wait_seconds=1.0))
+def test_a_run_without_enough_members_says_how_many_are_there(stage, network):
+    run = network.run(stage.config(label="too few", members=5, wait_seconds=1.0))
     assert network.wait(run, SECONDS) == "finished:failed"
     assert "PrivacyError: 4 of 5 members are there after 1 seconds." in network.log(run)
 
 
 def test_a_run_outlives_the_superlink_and_the_server(stage, network):
-    config = stage.config(label="kills", scheme="bfv", sparsity=0.0)
+    config = stage.config(label="kills", scheme="bfv")
     run = network.run(config)
     wait_for((stage.diary("ann") / "1").exists, "ann's first contribution")
     network.kill_superlink()

@@ -35,7 +35,7 @@ def test_no_sum_is_wrong_whoever_is_killed_and_whatever_is_sent(tmp_path):
     assert first == rest
     assert second - {"bob"} == rest  # a node that is back may be a round late
     assert last == rest | {"bob"}
-    assert "in time" in report["rounds"][0]["refused"]["bob"]
+    assert "in time" in report["rounds"][0]["missing"]["bob"]
     for row, words in zip(report["rounds"], ("Blindsight message", "'ann'", "head is damaged"), strict=True):
-        assert words in row["refused"]["eve"]
+        assert words in row["missing"]["eve"]
     assert np.array_equal(stage.weights(), stage.replayed(config))

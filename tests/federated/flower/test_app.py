@@ -12,8 +12,9 @@ from apps.federated.deployment.federation import LocalFederation
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.federated.commands import APP
 from blindsight.federated.flower.app.blindsight_federated import client_app, server_app
-from blindsight.federated.flower.app.blindsight_federated.settings import Settings
+from blindsight.federated.flower.app.blindsight_federated.settings import Settings, read_pair
 from blindsight.federated.flower.mod import node_of
+from blindsight.learn import FederatedClassifier
 from blindsight.learn.clustering import ClusterModel
 from blindsight.learn.model import LinearModel
 from blindsight.rounds import Run
@@ -67,6 +68,41 @@ def test_a_classifier_is_learned_and_kept(app, scheme):
     assert LinearModel.load(app.federation.out / "model.npz").quality(features, labels) > 0.7
 
 
+def test_the_model_is_that_of_the_estimator_in_one_process(app):
+    report = app.run(rounds=3, ridge=0.1)
+    pairs = [app.federation.home(name) / "data.npz" for name in MEMBERS]
+    members = {name: read_pair(str(path), "data") for name, path in zip(MEMBERS, pairs, strict=True)}
+    public = read_pair(str(app.federation.run_config()["public"]), "public")
+    local = FederatedClassifier(rounds=3, ridge=0.1).fit(members, public=public)
+    assert np.array_equal(LinearModel.load(app.federation.out / "model.npz").weights, local.model_.weights)
+    assert report["statement"]["mechanism"] == local.statement_.mechanism
+
+
+def test_a_run_proves_the_epsilon_that_was_asked_for(app):
+    privacy = {"privacy_epsilon": 8.0, "privacy_delta": 1e-3, "privacy_unit": "record", "member_records": 96}
+    report = app.run(rounds=2, **privacy)
+    statement = report["statement"]
+    assert (statement["guarantee"], statement["unit"]) == ("differential privacy", "record")
+    assert statement["epsilon"] == pytest.approx(8.0, rel=1e-3)
+    assert all(row["contributors"] == list(MEMBERS) for row in report["rounds"])
+    LinearModel.load(app.federation.out / "model.npz")
+    with pytest.raises(InputError, match="other settings"):  # further rounds would be further releases
+        app.run(rounds=3, **privacy)
+    app.nodes[1].config["privacy-epsilon"] = 1.0
+    rows = app.run(rounds=1, label="strict", **privacy)["rounds"]
+    assert "at most 1" in rows[0]["missing"]["ann"]
+    for wrong, words in (
+        ({"privacy_epsilon": 0.0}, "privacy-epsilon"),
+        ({"privacy_unit": "owner"}, "'owner'"),
+        ({"privacy_delta": 0.0}, "delta"),
+        ({"task": "k-means"}, "privacy-epsilon"),
+        ({"share": 0.5}, "share"),
+        ({"member_records": -1}, "member-records"),
+    ):
+        with pytest.raises(InputError, match=words):
+            app.run(rounds=1, label="wrong", **privacy | wrong)
+
+
 def test_clusters_are_found_and_kept(app):
     report = app.run(task="k-means", clusters=3, rounds=3, share=1.0, scheme="bfv")
     assert report["rounds"][-1]["score"] > 0.3
@@ -84,9 +120,10 @@ def test_a_run_asked_for_again_goes_on(app):
 
 
 def test_a_run_goes_on_with_its_own_seed_and_public_data_alone_also_before_its_first_round(app, monkeypatch):
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(Run, "play", interrupted)
-        app.run(rounds=1, scheme="bfv")
+        with pytest.raises(KeyboardInterrupt):
+            app.run(rounds=1, scheme="bfv")
     with pytest.raises(InputError, match="seed 0; got 1"):
         app.run(rounds=1, scheme="bfv", seed=1)
     public = Path(str(app.federation.run_config()["public"]))
@@ -173,7 +210,7 @@ def test_the_server_uses_no_key_store_but_its_own(tmp_path):
     given = app.federation.run_config()
     store, members = Settings(given).store()
     assert store.identity.name == "aggregator"
-    assert "ann" in members.owners
+    assert "ann" in members.names
     for old, new in (("users", "members"), ("minimum-users", "quorum")):
         with pytest.raises(InputError, match=f"'{old}'.*'{new}'"):
             Settings({**given, old: 3})

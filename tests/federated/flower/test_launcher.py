@@ -91,11 +91,11 @@ class Relay:
 
 
 def asked(scene):
-    """Play a scene with a relay behind `Holding`, and what sends a request to it: path, body, receive."""
+    """Play a scene with a relay behind `LongPolling`, and what sends a request to it: path, body, receive."""
 
     async def play():
         relay = Relay()
-        holding = launcher.Holding(relay)
+        holding = launcher.LongPolling(relay)
 
         async def ask(path, body, then=asyncio.Future):
             parts, sent = [{"type": "http.request", "body": body}], []
@@ -180,7 +180,7 @@ def superlink_app():
     from flwr.superlink import extensions, main
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extensions, "get_middleware", lambda: (Middleware(launcher.OnlyFromHere),))
+        patch.setattr(extensions, "get_middleware", lambda: (Middleware(launcher.LoopbackOnly),))
         app = main.create_app()
     app.user_middleware = launcher.in_one_layer(app.user_middleware)
     assert len(app.user_middleware) == 2

@@ -9,7 +9,7 @@ from flwr.server.strategy import FedAvg as OldFedAvg
 from flwr.serverapp import strategy as flower
 from flwr.serverapp.strategy import FedAvg
 
-from blindsight.errors import InputError, PrivacyError
+from blindsight.errors import InputError
 from blindsight.federated.flower import Encrypted, EncryptedFedAvg, encrypted_updates, simulated_nodes
 from tests.federated.flower.federation import GENERATOR, MEMBERS, PATIENCE, Federation, app_of, model, moving, numpy_of
 from tests.federated.flower.localgrid import LocalGrid, LocalNode
@@ -248,39 +248,15 @@ def test_a_key_generator_that_lost_its_disk_says_so_at_once_and_another_run_begi
     assert "begin another run" in strategy.reports[1].failure
 
 
-class OldClient(NumPyClient):
-    def __init__(self, name):
-        self.name = name
-
-    def fit(self, parameters, config):
-        return [parameters[0] + len(self.name) + config["server-round"]], 10, {"loss": 0.25, "note": "text"}
-
-    def evaluate(self, parameters, config):
-        return float(parameters[0].sum()), 10, {"accuracy": 0.5}
-
-
-def old_app(client):
+def test_an_app_of_the_older_interface_is_refused_with_what_to_use(tmp_path):
     def client_fn(context):
-        return client.to_client()
+        return NumPyClient().to_client()
 
-    return ClientApp(client_fn, [encrypted_updates])
-
-
-@pytest.mark.parametrize("broken", [False, True])
-def test_apps_of_the_older_interface(tmp_path, broken):
     federation = Federation(tmp_path, pulled)
-    for place, name in enumerate(MEMBERS, 1):
-        federation.grid.nodes[place].app = old_app(NumPyClient() if broken else OldClient(name))
-    strategy = encrypted(federation, FedAvg(), metrics=["loss"])
-    if broken:
-        with pytest.raises(PrivacyError, match=r"no model.*ann: its app failed"):
-            strategy.start(federation.grid, model(w=np.zeros(3)), num_rounds=1)
-        return
-    result = strategy.start(federation.grid, model(w=np.zeros(3)), num_rounds=2)
-    assert numpy_of(result.arrays)["w"] == pytest.approx(np.full(3, 3 + 1 + 3 + 2))
-    assert result.train_metrics_clientapp[2]["loss"] == pytest.approx(0.25)
-    assert result.evaluate_metrics_clientapp[2]["accuracy"] == 0.5
-    assert result.evaluate_metrics_clientapp[2]["loss"] == pytest.approx(27)
+    federation.node("ann").app = ClientApp(client_fn, [encrypted_updates])
+    strategy = encrypted(federation, FedAvg(fraction_evaluate=0.0))
+    strategy.start(federation.grid, START, num_rounds=1)
+    assert "@app.train()" in strategy.reports[0].missing["ann"]
 
 
 def test_a_simulation_needs_no_keys_and_no_node_configs(tmp_path, monkeypatch):

@@ -58,6 +58,22 @@ def test_a_permanent_symbol_goes_on_for_ever_and_costs_once(service):
         list(service.as_("weather").stream("ann", every=FAST))
 
 
+def test_one_frame_named_several_times_gives_no_permanent_symbol_of_several(service):
+    """What most of n frames show is certified; an app that may name frames would have what a single one shows."""
+    job = service.as_("weather").propose("ann", frames=2, then="permanent").id
+    service.work()
+    service.as_("ann").answer(job, "allow")
+    first, second = service.as_("ann").frames()[:2]
+    app, platform = service.as_("weather"), service.gateway.platform
+    for frames in ([first, first], [second, first, second]):
+        with pytest.raises(InputError, match="each once"):
+            app.release("ann", frames=frames)
+    assert platform.symbols("ann") == ()
+    got = app.release("ann", frames=[first, second]).rows
+    assert app.release("ann", frames=[first, first]).rows == got  # nobody looks at frames any more
+    assert [one.frames for one in platform.symbols("ann")] == [2]
+
+
 def test_who_comes_back_gets_what_was_sent_since_and_pays_nothing(service):
     service.grant(frames=2)
     app = service.as_("weather")

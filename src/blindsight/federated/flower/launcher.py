@@ -9,11 +9,11 @@ asks for messages every three seconds. Here the executor (Flower: SuperExec) has
 packages the app imported before, and `ForkingExecutor` forks it for each message: an app still finds a process of its
 own, with nothing of the app in it. The SuperNode wakes its executor when there is work, and lets only this executor
 fetch it: it shows a secret that is never on a disk (`--isolation process`). A node that asks this SuperLink for
-messages is answered when there is one (`Holding`), so it asks every few seconds; of Flower's own SuperLink it asks
+messages is answered when there is one (`LongPolling`), so it asks every few seconds; of Flower's own SuperLink it asks
 every quarter of a second in a run and every second between runs, as a ServerApp asks for replies. All else is Flower's.
 
 Anyone who reaches Flower's control interface may register nodes and submit runs, whose code is executed next to the
-aggregator's keys. The SuperLink of this launcher answers there only to programs on its own machine (`OnlyFromHere`).
+aggregator's keys. The SuperLink of this launcher answers there only to programs on its own machine (`LoopbackOnly`).
 With `BLINDSIGHT_APP`, the SHA-256 of an app's bundle, in the environment, no other app is installed or run, whatever
 the SuperLink sends.
 
@@ -49,7 +49,7 @@ from flwr.supercore.superexec.executor.subprocess_executor import SubprocessExec
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.federated.commands import APP_VARIABLE, FEDERATION_VARIABLE
 from blindsight.federated.identity import software
-from blindsight.federated.invite import DOOR, LARGEST_REQUEST, admitted
+from blindsight.federated.invite import ADMISSION, LARGEST_REQUEST, admitted
 from blindsight.rng import system_bytes
 
 BUSY_SECONDS, IDLE_SECONDS, REPLY_SECONDS = 0.25, 1.0, 0.02
@@ -67,7 +67,8 @@ _PROGRAMS = {
     "flwr-serverapp": ("flwr.superlink.cli.flwr_serverapp", "flwr_serverapp"),
 }
 _WARM = (*(module for module, _ in _PROGRAMS.values()), "numpy", "blindsight.federated.flower.mod",
-         "blindsight.federated.flower.strategy", "blindsight.federated.task")  # fmt: skip
+         "blindsight.federated.flower.strategy", "blindsight.learn.classifier",
+         "blindsight.learn.kmeans")  # fmt: skip
 
 
 def _seam(module: str, name: str) -> ModuleType:
@@ -216,7 +217,7 @@ class _Polling:
             time.sleep(0 if self._held else BUSY_SECONDS if busy else IDLE_SECONDS)
 
 
-class Holding:
+class LongPolling:
     """ASGI middleware: a node that asks for messages and prefers to wait is answered when there is one for it.
 
     One that has left is not answered: Flower would take the message for delivered.
@@ -344,14 +345,14 @@ def _chain(functions: Sequence[Any]) -> Any:
     return dispatch
 
 
-class OnlyFromHere:
+class LoopbackOnly:
     """ASGI middleware: all of the SuperLink but what nodes and executors need is for programs on its own machine.
 
     Nodes prove who they are (`--enable-supernode-auth`), executors show their secret. A proxy on this machine must let
     through /v1/fleet/ alone, because what it passes on comes from here.
     """
 
-    OPEN = ("/v1/fleet/", "/v1/runtime/", "/health", DOOR)
+    OPEN = ("/v1/fleet/", "/v1/runtime/", "/health", ADMISSION)
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -373,7 +374,7 @@ def _is_loopback(host: str) -> bool:
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
-def add_door(app: Any, home: Path) -> None:
+def add_admission_endpoint(app: Any, home: Path) -> None:
     """Let invited parties join at the SuperLink (`federated.invite`)."""
     from starlette.concurrency import run_in_threadpool
     from starlette.requests import Request
@@ -388,7 +389,7 @@ def add_door(app: Any, home: Path) -> None:
         status, answer = await run_in_threadpool(admitted, home, body)
         return Response(answer, status, media_type="application/json" if status == 200 else "text/plain")
 
-    app.add_route(DOOR, door, methods=["POST"])
+    app.add_route(ADMISSION, door, methods=["POST"])
 
 
 def superlink(arguments: Sequence[str]) -> None:
@@ -397,14 +398,14 @@ def superlink(arguments: Sequence[str]) -> None:
 
     hooks = _seam("flwr.superlink.extensions", "get_middleware")
     others = hooks.get_middleware
-    hooks.get_middleware = lambda: (Middleware(OnlyFromHere), Middleware(Holding), *others())  # type: ignore[attr-defined]
+    hooks.get_middleware = lambda: (Middleware(LoopbackOnly), Middleware(LongPolling), *others())  # type: ignore[attr-defined]
     _lean()
     if folder := os.environ.get(FEDERATION_VARIABLE, ""):
         configure = _seam(hooks.__name__, "configure_app").configure_app
 
         def configure_app(app: Any) -> None:
             configure(app)
-            add_door(app, Path(folder))
+            add_admission_endpoint(app, Path(folder))
 
         hooks.configure_app = configure_app  # type: ignore[attr-defined]
     _run("flwr.superlink.cli.flower_superlink", "flower_superlink", arguments)

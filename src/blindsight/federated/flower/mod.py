@@ -14,9 +14,9 @@ sent, for want of room, stays on this node's disk and is sent later. Of what goe
 only the kind of error; sentences about its own messages, and about what this node refuses, it is told (`answer`). What
 the app replies to evaluations passes unchanged: the server sees its metrics.
 
-An app of Flower's older interface (a ``client_fn`` that returns a NumPyClient) is asked in that interface, and what its
-fit and evaluate return is read as a reply of the present one. On the key generator's node the app is never called.
-Other mods of an app (one that clips and adds noise, say) come after this one, so that they see what the app returns.
+On the key generator's node the app is never called. Other mods of an app (one that clips and adds noise, say) come
+after this one, so that they see what the app returns. Apps have functions for messages (``@app.train()``); one of
+Flower's older interface (a ``client_fn`` that returns a NumPyClient) is refused.
 
 The node-config says who this node is:
 
@@ -58,7 +58,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Context, Error, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError, UnknownNameError
@@ -165,7 +165,7 @@ def _refused(message: Message, sentence: str) -> Message:
 def _evaluated(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
     """Let the app evaluate; what it says when it fails stays here, too."""
     try:
-        return _asked(message, context, call_next, "evaluate")
+        return call_next(message, context)
     except Exception as error:
         _LOG.error("the app failed in evaluation", exc_info=error)
         return _refused(message, f"its app failed in evaluation with a {type(error).__name__}; its log says more.")
@@ -225,8 +225,10 @@ def _learned(message: Message, context: Context, call_next: ClientAppCallable, l
 def _app_reply(message: Message, context: Context, call_next: ClientAppCallable) -> RecordDict:
     """Let the app train; what it says when it fails may tell of its data, so it goes to this node's log alone."""
     try:
-        reply = _asked(message, context, call_next, "fit")
+        reply = call_next(message, context)
     except Exception as error:
+        if isinstance(error, KeyError) and str(error).strip("'").startswith("fitins."):
+            raise MessageError("its app has a client_fn, of Flower's older interface; use @app.train().") from None
         _LOG.error("the app failed in training", exc_info=error)
         raise MessageError(
             f"its app failed in training with a {type(error).__name__}; the node's log says more."
@@ -261,48 +263,6 @@ def _examples(content: RecordDict, learner: AppLearner) -> float:
     if number > learner.max_examples:
         _LOG.warning("this node's %s count as %d, the most of this run", learner.weighted_by, learner.max_examples)
     return number
-
-
-# Apps of Flower's older interface: Flower turns records of certain names into the arguments of fit and evaluate
-
-
-def _asked(message: Message, context: Context, call_next: ClientAppCallable, what: str) -> Message:
-    """Let the app answer; one that looks for the records of the older interface gets those."""
-    given = RecordDict(dict(message.content.items()))
-    try:
-        return call_next(message, context)
-    except KeyError as error:
-        if not any(str(argument).startswith(f"{what}ins.") for argument in error.args):
-            raise
-    (arrays,) = given.array_records.values()
-    config = next(iter(given.config_records.values()), ConfigRecord())
-    unnamed = ArrayRecord([value.numpy() for value in arrays.values()])
-    message.content = RecordDict({f"{what}ins.parameters": unnamed, f"{what}ins.config": config})
-    reply = call_next(message, context)
-    if not reply.has_error():
-        reply.content = _present(reply.content, f"{what}res", list(arrays))
-    return reply
-
-
-def _present(content: RecordDict, kind: str, names: list[str]) -> RecordDict:
-    """Return what fit or evaluate returned as a reply of the present interface."""
-    if content.config_records[f"{kind}.status"]["code"] != 0:
-        raise MessageError(f"its client gives no {kind}: it has no such method, or says that it failed.")
-    metrics: dict[str, Any] = {
-        name: value
-        for name, value in content.config_records[f"{kind}.metrics"].items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
-    metrics["num-examples"] = content.metric_records[f"{kind}.num_examples"]["num_examples"]
-    if f"{kind}.loss" in content.metric_records:
-        metrics["loss"] = content.metric_records[f"{kind}.loss"]["loss"]
-    records: dict[str, Any] = {"metrics": MetricRecord(metrics)}
-    if f"{kind}.parameters" in content.array_records:
-        arrays = [Array(value.numpy()) for value in content.array_records[f"{kind}.parameters"].values()]
-        if len(arrays) != len(names):
-            raise MessageError(f"the model has {len(names)} arrays; fit returned {len(arrays)}.")
-        records["arrays"] = ArrayRecord(dict(zip(names, arrays, strict=True)))
-    return RecordDict(records)
 
 
 def node_of(config: Mapping[str, Any], settings: tuple[str, ...] = ()) -> MemberNode | KeyGeneratorNode:

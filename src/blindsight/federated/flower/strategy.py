@@ -189,7 +189,10 @@ class Encrypted(Strategy):
 
     def _terms(self, numbers: int, run: str, members: tuple[str, ...]) -> Terms:
         sums = self._learner(numbers, len(members)).sums(replace(self.sums, sample=self._sample(len(members))))
-        return self._task(numbers, len(members)).terms(sums, run=run, members=members)
+        task = self._task(numbers, len(members))
+        terms = task.terms(sums, run=run, members=members)
+        task.check(terms)  # as members do
+        return terms
 
     def _sample(self, members: int) -> int:
         """Return how many members are asked in a round: as many as the strategy samples, by a rule that all know."""
@@ -273,7 +276,7 @@ class Encrypted(Strategy):
     def _content(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, members: int) -> RecordDict | None:
         """Return what the strategy sends to its nodes, the same to all; None if it asks for no training."""
         needed = [getattr(self.strategy, name, 0) for name in ("min_available_nodes", "min_train_nodes")]
-        stage = _Stage(range(1, max(members, *needed) + 1))
+        stage = _ProxyGrid(range(1, max(members, *needed) + 1))
         messages = list(self.strategy.configure_train(server_round, arrays, config, stage))
         if not messages:
             return None
@@ -346,7 +349,7 @@ class Encrypted(Strategy):
         nodes = [present[name] for name in server.terms.members if name in present]
         needed = max(getattr(self.strategy, name, 0) for name in ("min_available_nodes", "min_evaluate_nodes"))
         away = range(-1, -1 - max(0, needed - len(nodes)), -1)  # Flower waits for nodes, and these may never come
-        messages = self.strategy.configure_evaluate(server_round, arrays, config, _Stage([*nodes, *away]))
+        messages = self.strategy.configure_evaluate(server_round, arrays, config, _ProxyGrid([*nodes, *away]))
         return [message for message in messages if message.metadata.dst_node_id in nodes]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> Any:
@@ -382,7 +385,7 @@ class Encrypted(Strategy):
     def _set_up(self, grid: Grid, arrays: ArrayRecord) -> tuple[RemoteSums, GridTransport]:
         if self.simulated:
             self.store, self.parties = make_parties(grid, members=self.members, seconds=self.wait)
-            self.members = len(self.parties.owners)
+            self.members = len(self.parties.names)
         transport = GridTransport(grid, self.parties, hello_seconds=self.patience.step)
         run = await_and_set_up(
             self.store,
@@ -403,7 +406,7 @@ class Encrypted(Strategy):
         late = [
             name
             for name in transport.present()
-            if name in self.parties.owners and name not in server.terms.members and name not in self._declined
+            if name in self.parties.names and name not in server.terms.members and name not in self._declined
         ]
         if not late or self.sums.traits.sparse or self.sums.scheduled or self.privacy is not None:
             return  # what members hold back, and what they have spent, belongs to their run
@@ -469,7 +472,7 @@ class _Delegate:
         delattr(self._wrapper.strategy, name)
 
 
-class _Stage(Grid):
+class _ProxyGrid(Grid):
     """The nodes among which a wrapped strategy chooses; it sends nothing itself."""
 
     def __init__(self, nodes: Iterable[int]) -> None:

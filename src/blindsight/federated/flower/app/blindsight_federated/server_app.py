@@ -46,10 +46,13 @@ def main(grid: Grid, context: Context) -> None:
     settings = Settings(dict[str, Any](context.run_config))
     label, number, rounds = settings.text("label"), settings.whole("seed"), settings.whole("rounds")
     store, parties = settings.store()
-    sums, make_task, validation = _learning(settings)
+    sums, make_task, validation = learning(settings)
 
     def terms(run: str, members: tuple[str, ...]) -> Terms:
-        return make_task(len(members)).terms(sums, run=run, members=members)
+        task = make_task(len(members))
+        found = task.terms(sums, run=run, members=members)
+        task.check(found)  # as members do
+        return found
 
     names = registered_names(settings.path("home"))
     transport = GridTransport(grid, parties, hello_seconds=settings.number("step-seconds"), names=names)
@@ -98,7 +101,7 @@ def main(grid: Grid, context: Context) -> None:
         _write(settings.path("out"), played, {"traffic": traffic, "not let in": strangers})
 
 
-def _learning(settings: Settings) -> tuple[Sums, Callable[[int], Task], Pair | None]:
+def learning(settings: Settings) -> tuple[Sums, Callable[[int], Task], Pair | None]:
     """Return how updates are added up, what makes the task for a number of members, and validation data."""
     if (task := settings.text("task")) == "sharing":
         raise InputError(
@@ -165,15 +168,16 @@ def _sums(settings: Settings) -> Sums:
 
 
 def _privacy(settings: Settings) -> Privacy | None:
-    given = {name: settings.number(f"privacy-{name}") for name in ("epsilon", "delta", "clip")}
-    unit = settings.text("privacy-unit")
+    given: dict[str, Any] = {"unit": settings.text("privacy-unit")}
+    given |= {name: settings.number(f"privacy-{name}") for name in ("epsilon", "delta", "clip")}
     if not given["epsilon"]:
-        if unit or given["delta"] or given["clip"]:
+        if any(given.values()):
             raise InputError("privacy-delta, privacy-unit and privacy-clip go with privacy-epsilon. Name it, too.")
         return None
-    if unit not in ("record", "member"):
-        raise UnknownNameError("privacy-unit", unit, ("record", "member"))
-    return Privacy(epsilon=given["epsilon"], delta=given["delta"], unit=unit, clip=given["clip"] or None)  # type: ignore[arg-type]
+    for name in ("colluders", "drop-outs"):
+        count = settings.whole(f"privacy-{name}")
+        given[name.replace("-", "_")] = None if count < 0 else count
+    return Privacy(**given | {"clip": given["clip"] or None})
 
 
 def _validation(settings: Settings, dimensions: int) -> Pair | None:
