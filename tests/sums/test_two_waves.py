@@ -622,7 +622,7 @@ def accusing(run, name, *owners):
         kept = [owner for owner in there if owner not in body.complaints]
         size = len(body.shares) // len(kept)
         shares = [body.shares[size * i : size * (i + 1)] for i, owner in enumerate(kept) if owner not in owners]
-        return Reveal(b"".join(shares), tuple(sorted({*body.complaints, *owners})))
+        return replace(body, shares=b"".join(shares), complaints=tuple(sorted({*body.complaints, *owners})))
 
     run.deliver(forged(run, name, lie))
 
@@ -649,8 +649,9 @@ def test_a_liar_that_spoils_boxes_and_falls_silent_is_named():
     run.play_step(*names[:9])
     run.send(*names[:9])
     assert not run.aggregator.complete  # j could still answer
+    assert run.aggregator.may_end
     with pytest.raises(PrivacyError, match="of j cannot"):
-        run.aggregator.give_up()
+        run.aggregator.advance()
     run.begin(1)
     assert run.aggregator.awaited == names[:9]
 
@@ -660,11 +661,38 @@ def test_with_too_few_answers_nobody_is_named_and_the_sum_can_still_be_opened():
     spoiling(run, "eve", boxes=("ann", "bob"))
     run.play_step(*NAMES[:4])
     run.send("ann", "bob", "cem")
-    run.aggregator.give_up()
+    assert not run.aggregator.may_end
     with pytest.raises(PrivacyError, match="3 members"):
         run.aggregator.advance()
     run.begin(1)
     assert run.aggregator.awaited == NAMES
+
+
+def test_a_receipt_of_the_second_wave_names_the_set():
+    run = in_round()
+    run.play_step()
+    with pytest.raises(MessageError, match="another set"):
+        run.deliver(forged(run, "ann", lambda body: replace(body, there=twowave.set_digest(NAMES[:4]))))
+    np.testing.assert_array_equal(run.finish(), run.sum())
+
+
+def test_a_cohort_whose_liar_falls_silent_is_left_out_when_waiting_ends(cohorts_of_ten):
+    names = tuple(f"m{number:02d}" for number in range(20))
+    run = Run(SCHEME, members=names, dimension=2)
+    first, second = run.generator.roster.cohorts
+    run.begin(0)
+    liar, silent = first[0], {first[0]}
+    receipt, body = run.opened(run.ask(liar), liar)
+    upload = decode(body, Contribution)
+    boxes = tuple(bytes(len(box)) for box in upload.boxes)
+    run.deliver(run.reply(liar, receipt, encode(replace(upload, boxes=boxes))))
+    run.send(*[name for name in names if name != liar])
+    run.aggregator.advance()
+    run.send(*[name for name in names if name not in silent])
+    assert not run.aggregator.complete
+    assert run.aggregator.may_end
+    run.aggregator.advance()
+    np.testing.assert_array_equal(run.finish(), run.sum(*second))
 
 
 def test_complaints_are_of_others_that_were_sent():

@@ -378,7 +378,8 @@ class Engine:
             if self.aggregator.complete:
                 return
             if time.monotonic() > until or self.patience.pause == 0:
-                self.aggregator.give_up()
+                if self.aggregator.may_end:
+                    return
                 raise UnansweredError(
                     f"too few members have helped to unmask round {self.aggregator.round}; it can still be finished "
                     "when they are back, and in no other way."

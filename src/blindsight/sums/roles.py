@@ -420,9 +420,10 @@ class Aggregator(Role):
         """Tell whether enough members have answered the present step to end it."""
         return not self.step or self._begun.suffices(self.step, tuple(sorted(self._heard)))
 
-    def give_up(self) -> None:
-        """Raise `PrivacyError` if it is of no use to wait for those who have not answered the present step."""
-        self._begun.give_up()
+    @property
+    def may_end(self) -> bool:
+        """Return True if the present step can be ended without those who have not answered."""
+        return not self.step or self._begun.may_end(self.step, tuple(sorted(self._heard)))
 
     @property
     def contributors(self) -> tuple[str, ...]:

@@ -187,9 +187,9 @@ class Adder(ABC):
         """Tell whether a step could be ended with these members."""
         return len(heard) >= self.terms.minimum
 
-    def give_up(self) -> None:
-        """Raise `PrivacyError` if it is of no use to wait for those who have not answered: by default it is."""
-        return
+    def may_end(self, step: str, heard: tuple[str, ...]) -> bool:
+        """Return True if a step can be ended, well or not, when those who have not answered are waited for no more."""
+        return self.suffices(step, heard)
 
     def require(self, there: int, needed: int) -> None:
         if there < needed:

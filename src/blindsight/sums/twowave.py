@@ -201,8 +201,12 @@ class UnmaskRequest(Message, name="masks/unmask-request.4"):
 
 
 class Reveal(Message, name="masks/reveal.3"):
-    """For every u in U that is not complained of: the share of b_u, then of h_uv for every v outside U."""
+    """For every u in U that is not complained of: the share of b_u, then of h_uv for every v outside U.
 
+    `there` is SHA-256 of U, so that a receipt says which set its author has revealed for.
+    """
+
+    there: Digest
     shares: bytes
     complaints: Names
 
@@ -395,7 +399,8 @@ class TwoWaveMember(MemberPart):
             else:
                 shares.append(found[[self._cohort.index(owner), *outside]].astype("<u2").tobytes())
         after = b"".join(stepped(chain, 1) for chain in chains.values())
-        return encode(Reveal(b"".join(shares), tuple(complaints))), PairState(b"", call.round + 1, after)
+        reveal = Reveal(set_digest(there), b"".join(shares), tuple(complaints))
+        return encode(reveal), PairState(b"", call.round + 1, after)
 
     def _checked(self, request: UnmaskRequest) -> Names:
         there = request.there
@@ -423,6 +428,10 @@ def options_of(terms: Terms) -> TwoWaveOptions:
     if not isinstance(terms.options, TwoWaveOptions):
         raise InputError(f"{terms.scheme} is no scheme of two waves.")
     return terms.options
+
+
+def set_digest(there: Names) -> bytes:
+    return hashlib.sha256(framed(*[name.encode() for name in there])).digest()
 
 
 def split_hashes(hashes: bytes) -> list[bytes]:
@@ -560,6 +569,8 @@ class TwoWaveAdder(Adder):
         return self.terms.read_residues(body.masked), upload
 
     def _check_reveal(self, cohort: _Cohort, member: str, body: Reveal) -> dict[str, Limbs]:
+        if body.there != set_digest(cohort.there):
+            raise MessageError(f"{member!r} reveals shares for another set than it was sent.")
         if not set(body.complaints) <= set(cohort.there) - {member}:
             raise MessageError(f"{member!r} complains of others than it was sent boxes of.")
         owners = [name for name in cohort.there if name not in body.complaints]
@@ -615,10 +626,10 @@ class TwoWaveAdder(Adder):
         self.members = tuple(sorted(name for names in there for name in names))
         return self.members
 
-    def give_up(self) -> None:
-        """Raise if enough have answered to know who spoiled the sum, however long the others are waited for."""
-        if any(len(cohort.reveals) >= cohort.parameters.threshold and cohort.spoilt for cohort in self._cohorts):
-            self._closed(())
+    def may_end(self, step: str, heard: Names) -> bool:
+        """Return True if enough have answered, also where owners are known by now to have spoiled the sum."""
+        enough = all(len(one.reveals) >= one.parameters.threshold for one in self._cohorts if one.there)
+        return self.suffices(step, heard) or (step == UNMASK and enough)
 
     def _closed(self, heard: Names) -> Names:
         """Recover the secrets of every cohort that can be unmasked; the others are left out, and lost."""
