@@ -11,8 +11,9 @@ They exchange bytes.
   give two updates other than zero from one model. An aggregator that signs zeros in the place of a sum and asks again
   learns from who answers which updates were nothing but zeros.) Under a keyed scheme there is one attempt at a round.
   Under masks it takes part in another attempt, with the same update and new masks, until it has revealed shares; then
-  the round is over for it. It stops when more members may have been missing from sums than the terms allow; of a sum
-  that it was not shown it assumes the worst.
+  the round is over for it. In schemes with fixed cohorts it remembers no models, for nothing rests on them, and counts
+  absences from the sets that it has revealed shares for. It stops when more members may have been missing from sums
+  than the terms allow; of a sum that it was not shown it assumes the worst.
 - The *key generator* opens a round at most once, for signed receipts of enough members that name the same model, and
   only what it can check to be their sum (`mac`). Asked again for that round it gives the recorded answer, whatever
   comes with the request. What fails uses up a round for which a member has signed, and gets one sentence, whatever the
@@ -220,7 +221,7 @@ class Member(Role):
             over=last,
             missed=self._missed(message.round) + self._part.missing(message),
         )
-        if last:
+        if last and not self.terms.traits.cohorts:
             state = replace(state, answered=(state.answered + (self._learned(message) or bytes(32)))[-32 * _MODELS :])
         self._keep(state)
         return sent
@@ -263,7 +264,7 @@ class Member(Role):
             raise MessageError(
                 f"the call to round {call.round} comes too late: {self.name!r} is in round {state.round}."
             )
-        if call.model and self._learned(call) in _split(state.answered):
+        if call.model and not self.terms.traits.cohorts and self._learned(call) in _split(state.answered):
             raise PrivacyError(f"{self.name!r} has answered this model before, and learns from a model once.")
         if turn == (state.round, state.attempt):
             if part.steps.index(call.step) != part.steps.index(state.step) + 1:
@@ -295,10 +296,9 @@ class Member(Role):
     def settle(self, answer: bytes, round: int) -> Outcome:
         """Read the answer of this member's last round, note absences; forget the model if nothing came of it."""
         outcome, state = self.read(answer, round), self._state
-        if round != state.round or not state.over or state.asked == b"settled":
+        if self.terms.traits.cohorts or round != state.round or not state.over or state.asked == b"settled":
             return outcome
-        unseen = 0 if self.terms.traits.cohorts else self.terms.asked - len(outcome.members)
-        missed = state.missed + unseen
+        missed = state.missed + self.terms.asked - len(outcome.members)
         zeros = outcome.integers.size and not outcome.integers.any()  # a brief answer is not of zeros
         again = zeros and (self.terms.keyed or self._had_no_update())  # an aggregator may sign any sum
         answered = state.answered[:-32] if again else state.answered

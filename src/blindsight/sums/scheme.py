@@ -242,7 +242,8 @@ class Scheme:
     threshold : no key generator opens a sum, more than two thirds of the members do, together. So each knows whether it
         helped to open a sum; and a round in which too few did can be tried again, with new secrets.
     cohorts : who is summed with whom is fixed for the run, by the roster (`Roster.cohorts`), where every member has an
-        X25519 key, too. There is one attempt at a round, and members count themselves who was missing.
+        X25519 key, too. There is one attempt at a round; members count themselves who was missing, and may learn from a
+        model again.
     requires : a module of an optional extra without which it cannot run.
     """
 

@@ -724,9 +724,7 @@ def _statement(terms: Terms, source: ByteSource) -> PrivacyStatement:
             "someone who intercepts an upload": "uniformly random bytes; one who intercepts every message of a "
             "round computes the sum, as the aggregator does",
         },
-        not_protected=lines(
-            "exact-sum", "differences", "took-part-zeros", "spoilt-waves", "later-rounds", "new-cohorts"
-        ),
+        not_protected=lines("exact-sum", "differences", "took-part", "spoilt-waves", "later-rounds", "new-cohorts"),
         assumptions=(
             line("waves-all-in-one", most=most_colluders(size), size=size),
             line("waves-aggregator", lying=worst.colluders, size=size, honest=worst.honest),
