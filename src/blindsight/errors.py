@@ -10,6 +10,7 @@
     ├── StorageError (OSError)             a file or folder cannot be read or written
     │   └── CorruptFileError               a file is not what was written: truncated, altered, other version
     ├── MessageError                       a message is forged, truncated, replayed or not for this round
+    │   └── VersionError                   another version of Blindsight has sent or written this
     ├── MissingExtraError (ImportError)    an optional part is not installed; names the extra
     ├── ServiceError                       a service cannot be reached, is too busy or failed
     └── PrivacyError                       a privacy rule would be broken

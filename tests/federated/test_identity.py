@@ -204,7 +204,7 @@ MEMBERS = Members({party.name: party.fingerprint for party in PARTIES})
 def test_members_are_recognised_strangers_and_other_keys_are_not(tmp_path):
     for one in PARTIES:
         MEMBERS.check(one)
-    assert MEMBERS.owners == ("ann", "bob", "cem")
+    assert MEMBERS.names == ("ann", "bob", "cem")
     with pytest.raises(PrivacyError, match="'eve'"):
         MEMBERS.check(public("eve", 2))
     impostor = public("ann", 9)

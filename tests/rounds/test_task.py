@@ -88,7 +88,7 @@ def test_every_block_has_its_turn_once_in_the_first_rounds():
 
 def test_options_of_sparse_schemes_follow_from_the_task():
     task = constant(1000)
-    for share, capacity in ((1.0, 100), (0.5, 512)):
+    for share, capacity in ((None, 100), (1.0, 1000), (0.5, 512)):
         terms = task.terms(Sums(scheme="dphe", share=share), run="a", members=NAMES)
         assert terms.options.capacity == capacity
     block = task.terms(  # one of eleven blocks is a tenth, rounded down

@@ -47,15 +47,15 @@ def test_a_sum_that_members_began_to_unmask_is_finished_by_the_next_process(tmp_
     parties = Parties(tmp_path)
     parties.lost = {(name, "unmask") for name in ("ann", "bob")}
     with pytest.raises(UnansweredError):
-        parties.engine().round(0, (b"model",))
+        parties.engine().play(0, (b"model",))
     parties.lost, parties.kinds = set(), []
-    _, total = parties.engine().round(0, (b"model",))
+    _, total = parties.engine().play(0, (b"model",))
     assert np.array_equal(total.integers, sum_of(MEMBERS))
     assert set(parties.kinds) == {"unmask"}  # nothing but this sum can come of the round
-    again = parties.engine().round(0, (b"model",))[1]
+    again = parties.engine().play(0, (b"model",))[1]
     assert np.array_equal(again.integers, total.integers)
     parties.kinds = []
-    _, second = parties.engine().round(1, (b"another",))
+    _, second = parties.engine().play(1, (b"another",))
     assert np.array_equal(second.integers, sum_of(MEMBERS))
     assert "advertise" not in parties.kinds  # the keys of this round came with the end of the last
 
@@ -69,7 +69,7 @@ def test_keys_that_came_ahead_outlive_the_process_that_opened_the_round(tmp_path
         engine.play(1, (b"another",))
     assert "advertise" not in parties.kinds
     parties.lost = set()
-    _, total = parties.engine().round(1, (b"another",))
+    _, total = parties.engine().play(1, (b"another",))
     assert np.array_equal(total.integers, sum_of(MEMBERS))
 
 

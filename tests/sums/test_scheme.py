@@ -179,7 +179,7 @@ class TermsOfBefore(Message, name="sums/terms.1"):
 
 
 def test_terms_of_another_version_are_refused_by_name():
-    with pytest.raises(MessageError, match=r"sums/terms\.2; got sums/terms\.1"):
+    with pytest.raises(MessageError, match=r"sums/terms\.1 .*sums/terms\.2"):
         Terms.from_bytes(encode(TermsOfBefore("masks", "a")))
 
 

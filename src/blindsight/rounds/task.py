@@ -62,8 +62,8 @@ class Sums:
     """How updates are added up. The name of a scheme stands for ``Sums(scheme=name)``.
 
     scheme : "masks", "bfv", "dphe", "block-dphe", "plain", or another that is registered (`sums.SCHEMES`).
-    share : of the numbers that a round is about, by a public schedule, the same for all members; None: the learner's
-        usual, 1 everything.
+    share : of the numbers that a round is about, by a public schedule, the same for all members; 1: everything. None is
+        the learner's usual; under schemes for sparse updates each member chooses what it sends.
     quorum : how many members a sum needs, at least 3.
     sample : how many members are asked in a round; 0: all.
     max_absences : how many of the members that were asked may be missing from the sums of a run, all rounds together,
@@ -125,10 +125,8 @@ class Sums:
         return cls(scheme=scheme, options=kind(**given))
 
     def with_share(self, usual: float) -> "Sums":
-        """Return these sums with a share: the usual one, or 1 under schemes for sparse updates, if none was named."""
-        if self.share is not None:
-            return self
-        return replace(self, share=1.0 if self.traits.sparse else usual)
+        """Return these sums with the usual share, if none was named; under schemes for sparse updates there is none."""
+        return self if self.share is not None or self.traits.sparse else replace(self, share=usual)
 
     @property
     def traits(self) -> Scheme:
@@ -144,7 +142,7 @@ class Sums:
         """Which of its numbers a member sends: fields of the learners' settings."""
         if self.scheduled:
             return {"sparsify": "schedule", "sparsity": 0.0, "block_size": 1}
-        if isinstance(chosen := self._options, DpheOptions):
+        if isinstance(chosen := self._options, DpheOptions) and self.share is None:
             kind = "blocks" if self.traits.packed else "topk"
             return {"sparsify": kind, "sparsity": chosen.sparsity, "block_size": self.block_size}
         return {"sparsify": "none", "sparsity": 0.0, "block_size": 1}
@@ -309,7 +307,8 @@ class Task:
         if share < 1:
             whole = {"whole": learner.size, "share": share, "always": learner.always}
             dimension = Schedule(learner.size, BLOCK, share, bytes(16), always=learner.always).size
-        options = sums._for(dimension, dense=share < 1 or self.noise is not None, noise=self.noise is not None)
+        dense = sums.share is not None or self.noise is not None
+        options = sums._for(dimension, dense=dense, noise=self.noise is not None)
         self._check_shares(learner, share, options)
         quorum = sums.quorum
         if self.noise is not None:

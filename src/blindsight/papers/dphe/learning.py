@@ -252,7 +252,10 @@ class _Published:
 
     def _shared(self, sums: str | Sums) -> Sums:
         """Return sums whose rounds are about all numbers, or those of a schedule."""
-        share, sums = 1 - self.sparsity if self._chosen() == "schedule" else 1.0, Sums.of(sums)
+        sums = Sums.of(sums)
+        share = None if sums.traits.sparse else 1.0
+        if (chosen := self._chosen()) in ("schedule", "none"):
+            share = 1 - self.sparsity if chosen == "schedule" else 1.0
         options = sums.options or (DpheOptions() if sums.traits.sparse else None)
         if isinstance(options, DpheOptions):
             options = replace(options, sparsity=self.sparsity)
