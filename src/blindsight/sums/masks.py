@@ -246,6 +246,11 @@ class MaskMember(MemberPart):
         kept = decode(secrets, RoundSecrets)
         return (kept.round, kept.attempt) == turn and not kept.directory
 
+    def missing(self, call: Call, secrets: bytes) -> int:
+        if call.step != UNMASK:
+            return 0
+        return len(self._group((call.round, call.attempt))) - len(decode(secrets, RoundSecrets).survivors)
+
     def _drawn(self, turn: Turn) -> RoundSecrets:
         channel, mask, seed = (self.resources.source(SECRET_BYTES) for _ in range(3))
         return RoundSecrets(*turn, channel, mask, seed, b"", (), (), (), ())

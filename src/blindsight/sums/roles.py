@@ -11,9 +11,10 @@ They exchange bytes.
   give two updates other than zero from one model. An aggregator that signs zeros in the place of a sum and asks again
   learns from who answers which updates were nothing but zeros.) Under a keyed scheme there is one attempt at a round.
   Under masks it takes part in another attempt, with the same update and new masks, until it has revealed shares; then
-  the round is over for it. In schemes with fixed cohorts it remembers no models, for nothing rests on them, and counts
-  absences from the sets that it has revealed shares for. It stops when more members may have been missing from sums
-  than the terms allow; of a sum that it was not shown it assumes the worst.
+  the round is over for it. In schemes with fixed cohorts it remembers no models, for nothing rests on them. It stops
+  when more members may have been missing from sums than the terms allow. Under masks it counts those missing from the
+  sets that it has revealed shares for; under a keyed scheme the key generator signs who was in a sum, and of one that
+  it was not shown a member assumes the worst.
 - The *key generator* opens a round at most once, for signed receipts of enough members that name the same model, and
   only what it can check to be their sum (`mac`). Asked again for that round it gives the recorded answer, whatever
   comes with the request. What fails uses up a round for which a member has signed, and gets one sentence, whatever the
@@ -219,7 +220,7 @@ class Member(Role):
             secrets=secrets,
             proposal=proposal or (state.proposal if message.round == state.round else b""),
             over=last,
-            missed=self._missed(message.round) + self._part.missing(message),
+            missed=self._missed(message.round) + self._part.missing(message, state.secrets),
         )
         if last and not self.terms.traits.cohorts:
             state = replace(state, answered=(state.answered + (self._learned(message) or bytes(32)))[-32 * _MODELS :])
@@ -280,11 +281,14 @@ class Member(Role):
             )
 
     def _missed(self, round: int) -> int:
-        """Return how many members may have been missing before a round: as many as can, where no answer was seen."""
+        """Return how many members may have been missing before a round.
+
+        Members that open a sum themselves know. Under a keyed scheme it is as many as can, where no answer was seen.
+        """
         state, terms = self._state, self.terms
-        if not state.over or state.asked == b"settled" or round <= state.round or terms.traits.cohorts:
+        if not state.over or state.asked == b"settled" or round <= state.round or terms.traits.threshold:
             return state.missed
-        return state.missed + terms.asked - (terms.needed if len(terms.groups(state.round)) == 1 else terms.minimum)
+        return state.missed + terms.asked - terms.minimum
 
     def read(self, answer: bytes, round: int) -> Outcome:
         """Read the signed answer of a round: the sum, and where this member's update is part of it."""
@@ -298,11 +302,11 @@ class Member(Role):
         outcome, state = self.read(answer, round), self._state
         if self.terms.traits.cohorts or round != state.round or not state.over or state.asked == b"settled":
             return outcome
-        missed = state.missed + self.terms.asked - len(outcome.members)
+        unseen = 0 if self.terms.traits.threshold else self.terms.asked - len(outcome.members)
         zeros = outcome.integers.size and not outcome.integers.any()  # a brief answer is not of zeros
         again = zeros and (self.terms.keyed or self._had_no_update())  # an aggregator may sign any sum
         answered = state.answered[:-32] if again else state.answered
-        self._keep(replace(state, missed=missed, answered=answered, asked=b"settled", sent=b""))
+        self._keep(replace(state, missed=state.missed + unseen, answered=answered, asked=b"settled", sent=b""))
         return outcome
 
     def _had_no_update(self) -> bool:

@@ -108,8 +108,8 @@ class MemberPart(ABC):
         """Return the secrets that a member has after set-up."""
         return b""
 
-    def missing(self, call: "Call") -> int:
-        """Return how many members are missing from the sum that a call opens, where the member sees that itself."""
+    def missing(self, call: "Call", secrets: bytes) -> int:
+        """Return how many members are missing from the sum that a call opens, where members open it themselves."""
         return 0
 
     def begins(self, step: str, turn: Turn, secrets: bytes) -> bool:
@@ -240,10 +240,10 @@ class Scheme:
     packed : of the sparse schemes: as many weights as a plaintext holds are sent together, so updates should be sparse
         in whole blocks.
     threshold : no key generator opens a sum, more than two thirds of the members do, together. So each knows whether it
-        helped to open a sum; and a round in which too few did can be tried again, with new secrets.
+        helped to open a sum, and who was missing from it; and a round in which too few did can be tried again, with new
+        secrets.
     cohorts : who is summed with whom is fixed for the run, by the roster (`Roster.cohorts`), where every member has an
-        X25519 key, too. There is one attempt at a round; members count themselves who was missing, and may learn from a
-        model again.
+        X25519 key, too. There is one attempt at a round, and members may learn from a model again.
     requires : a module of an optional extra without which it cannot run.
     """
 
@@ -295,6 +295,7 @@ MASK_WAVES = 5
 
 _REASONS = {
     "masks": "nobody holds a key that opens an update, and every number that is opened is a sum over all contributors",
+    "two-wave-masks": "as masks, with keys for the whole run: a member is asked twice in a round",
     "bfv": "a member is asked once in a round; a key generator that does not collude with the aggregator opens the sum",
     "dphe": "the paper's protocol; members choose what they send, so weights that too few changed are withheld",
     "block-dphe": "the paper's protocol with blocks of weights; those that too few members changed are withheld",

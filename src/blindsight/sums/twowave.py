@@ -339,7 +339,7 @@ class TwoWaveMember(MemberPart):
             body, after = self._unmask(call, kept)
         return body, encode(after)
 
-    def missing(self, call: Call) -> int:
+    def missing(self, call: Call, secrets: bytes) -> int:
         return len(self._cohort) - len(decode(call.body, UnmaskRequest).there) if call.step == UNMASK else 0
 
     def _chains(self, kept: PairState, steps: int = 0) -> dict[str, bytes]:
