@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blindsight.crypto.signing import SigningKey
+from blindsight.crypto.signing import Signed, SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import BlindsightError, CorruptFileError, InputError, MessageError, PrivacyError, StorageError
 from blindsight.rng import seeded_bytes
 from blindsight.sums import SCHEMES, Aggregator, Engine, KeyGenerator, Member, Patience, RefusedError
 from blindsight.sums import roles as roles_module
 from blindsight.sums.engine import LocalTransport
-from blindsight.sums.messages import GeneratorState, MemberState, MessageJournal, Refusal, Reply, Setup
+from blindsight.sums.messages import Answer, GeneratorState, MemberState, MessageJournal, Refusal, Reply, Setup
 from blindsight.sums.scheme import CONTRIBUTE
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from tests.learn.crashes import Child, full_disk
@@ -265,6 +265,18 @@ def test_forged_and_foreign_answers_are_refused(scheme, run):
     with pytest.raises(MessageError, match="round 1"):
         ann.read(good, 1)
     ann.settle(good, 0)
+
+
+@pytest.mark.parametrize("members", [NAMES[::-1], ("ann", *NAMES), ("ann",) * 40, (*NAMES[:4], "zoe")])
+def test_answers_name_each_member_that_was_asked_once_and_in_order(scheme, run, members):
+    """Forty names would be -35 absences."""
+    run.finish()
+    author = KEY_GENERATOR if run.terms.keyed else AGGREGATOR
+    answer = decode(decode(run.answer, Signed).body, Answer)
+    wrong = run.signed(author, replace(answer, members=members))
+    for read in (run.role("ann").read, run.role("ann").settle):
+        with pytest.raises(MessageError, match="names"):
+            read(wrong, 0)
 
 
 # Each question is answered once

@@ -640,8 +640,8 @@ def read_answer(roster: Roster, answer: bytes, round: int) -> tuple[Answer, Inte
     _, message = roster.open(answer, Answer, authors=[author])
     if message.round != round:
         raise MessageError(f"the answer is not for round {round} of this run.")
-    if not set(message.members) <= set(roster.terms.members):
-        raise MessageError("the answer names members that do not take part.")
+    if list(message.members) != sorted(set(message.members) & set(roster.terms.sampled(round))):
+        raise MessageError("the answer names members twice, out of order, or that were not asked.")
     if not message.sums and not roster.terms.keyed:
         return message, np.empty(0, dtype=np.int64)
     return message, roster.terms.read_sums(message.sums, len(message.members))
