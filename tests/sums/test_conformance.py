@@ -24,7 +24,7 @@ from blindsight.sums import SCHEMES, Aggregator, Engine, KeyGenerator, Member, P
 from blindsight.sums import roles as roles_module
 from blindsight.sums.engine import LocalTransport
 from blindsight.sums.messages import Answer, GeneratorState, MemberState, MessageJournal, Refusal, Reply, Setup
-from blindsight.sums.scheme import CONTRIBUTE
+from blindsight.sums.scheme import CONTRIBUTE, ForgedError
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from tests.learn.crashes import Child, full_disk
 from tests.sums.runs import ALL, KEYED, NAMES, SIZE, Run, flipped
@@ -499,6 +499,35 @@ def test_a_key_that_could_not_be_renewed_on_disk_is_not(keyed, monkeypatch):
     with unwritable(monkeypatch, keyed.path(KEY_GENERATOR)):
         generator.answer(forged)
     np.testing.assert_array_equal(keyed.aggregator.conclude(generator.answer(honest))[1].integers, keyed.sum())
+
+
+def test_a_key_generator_killed_while_it_makes_a_new_key_has_not_forgotten_the_forgery(keyed, monkeypatch):
+    """The round is over and the old key void before a new one is made."""
+    keyed.finish()
+    keyed.begin(1)
+    keyed.send()
+    keyed.aggregator.advance()
+    before, request = keyed.generator.roster, keyed.aggregator.request()
+
+    def forged(*given):
+        raise ForgedError("not the sum of these")
+
+    with monkeypatch.context() as patch:
+        generator = keyed.generator
+        patch.setattr(type(generator._opener), "open", forged)
+        patch.setattr(generator, "_make_opener", lambda key: (_ for _ in ()).throw(Killed()))
+        with pytest.raises(Killed):
+            generator.answer(request)
+    after = keyed.generator
+    assert "used up" in after.log[-1]
+    assert after.roster.generation == before.generation + 1
+    assert after.roster.encryption_key  # tests have few Paillier keys: it may be the same again
+    assert keyed.generator.roster.digest == after.roster.digest  # the new key is kept, too
+    with pytest.raises(RefusedError) as caught:
+        keyed.aggregator.conclude(after.answer(request))
+    assert caught.value.renewed
+    keyed.set_up()
+    np.testing.assert_array_equal(keyed.play(2), keyed.sum())
 
 
 def test_state_is_for_its_owner_alone_and_never_overwritten(disk):

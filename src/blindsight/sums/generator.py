@@ -58,7 +58,7 @@ class KeyGenerator(Role):
         `partition` is the seed of fixed cohorts, for the schemes that have them (`Partitions.seed`).
         """
         super().__init__(KEY_GENERATOR, terms, path, resources, record)
-        self._opener = self._make_opener(key if state is None else state.private_key)
+        self._opener = self._make_opener(key if state is None else state.private_key or None)
         if state is None:
             if len(partition) != (32 if terms.traits.cohorts else 0):
                 raise InputError(
@@ -69,6 +69,7 @@ class KeyGenerator(Role):
             self._keep(self._new_state(partition))
         else:
             self._state = state
+            self._keep_key()  # if it was killed while it made one
         self._key = SigningKey(self._state.seed)
 
     @classmethod
@@ -224,7 +225,6 @@ class KeyGenerator(Role):
         """
         why = str(reason) if isinstance(reason, BlindsightError) else f"of a {type(reason).__name__}."
         entry, forged = f"round {request.round}: nothing was released, because {why}", isinstance(reason, ForgedError)
-        opener = self._make_opener(None) if forged else self._opener
         sentence = (
             f"nothing of round {request.round} is released, and it is over: this is not the sum of enough contributors "
             "of this round, or a part of it overflowed or was forged. Begin a new round."
@@ -233,10 +233,19 @@ class KeyGenerator(Role):
         state = replace(self._state, round=request.round, answer=answer)
         if forged:
             entry += " The key is used up, and there is a new one."
-            state = replace(state, **_key_pair(opener), generation=state.generation + 1, void=request.round)
+            used_up = {**_key_pair(None), "generation": state.generation + 1, "void": request.round}
+            state = replace(state, **used_up)
         self._keep(replace(state, log=(*state.log, entry)))
-        self._opener = opener
+        if forged:  # the old key is void, also if no new one can be made
+            self._opener = None
+            self._opener = self._make_opener(None)
+            self._keep_key()
         return answer
+
+    def _keep_key(self) -> None:
+        """Keep the key pair where the state has none."""
+        if self._opener is not None and not self._state.private_key:
+            self._keep(replace(self._state, **_key_pair(self._opener)))
 
     def _refusal(self, request: Request, sentence: str, *, renewed: bool = False) -> bytes:
         refusal = Refusal(request.run, request.round, request.attempt, renewed, sentence)
