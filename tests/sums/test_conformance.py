@@ -23,7 +23,16 @@ from blindsight.rng import seeded_bytes
 from blindsight.sums import SCHEMES, Aggregator, Engine, KeyGenerator, Member, Patience, RefusedError
 from blindsight.sums import roles as roles_module
 from blindsight.sums.engine import LocalTransport
-from blindsight.sums.messages import Answer, GeneratorState, MemberState, MessageJournal, Refusal, Reply, Setup
+from blindsight.sums.messages import (
+    Answer,
+    Enrolment,
+    GeneratorState,
+    MemberState,
+    MessageJournal,
+    Refusal,
+    Reply,
+    Setup,
+)
 from blindsight.sums.scheme import CONTRIBUTE, ForgedError
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from tests.learn.crashes import Child, full_disk
@@ -864,6 +873,8 @@ def test_only_parties_enrol_and_each_with_one_key(disk):
     with pytest.raises(MessageError, match="another key already"):
         generator.enrol(ann.enrolment())
     generator.enrol(disk.role("ann").enrolment())
+    with pytest.raises(MessageError, match="small order"):
+        generator.enrol(encode(replace(decode(ann.enrolment(), Enrolment), key=(1).to_bytes(32, "little"))))
     stranger = replace(disk.terms, members=(*NAMES, "zoe"))
     with pytest.raises(MessageError, match="does not take part"):
         generator.enrol(Member("zoe", stranger).enrolment())

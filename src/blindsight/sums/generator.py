@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from blindsight.crypto.sealedbox import of_low_order, seal, unseal
-from blindsight.crypto.signing import SigningKey
+from blindsight.crypto.signing import SigningKey, of_small_order
 from blindsight.crypto.wire import Message, Secret, decode, encode
 from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError
 from blindsight.files import AnyPath, as_path
@@ -94,6 +94,10 @@ class KeyGenerator(Role):
             raise MessageError("someone who does not take part wants to enrol.")
         if enrolment.terms != self.terms.digest:
             raise PrivacyError(f"{enrolment.party!r} agreed to other terms than the key generator was asked for.")
+        if of_small_order(enrolment.key):
+            raise MessageError(
+                f"the signing key of {enrolment.party!r} is of small order: its signatures fit anything."
+            )
         paired = self.terms.traits.cohorts and enrolment.party != AGGREGATOR
         if len(enrolment.exchange) != (32 if paired else 0):
             raise MessageError(f"{enrolment.party!r} enrols with an exchange key of {len(enrolment.exchange)} bytes.")
