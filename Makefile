@@ -10,7 +10,7 @@ REQUIREMENTS := pyproject.toml constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo federated-demo test test-all test-faults test-portable test-python test-wheel test-notebooks check lock bench bench-all coverage reference notebooks docs clean
+.PHONY: help adversaries demo federated-demo test test-all test-faults test-portable test-python test-wheel test-wheel-newest test-notebooks check lock bench bench-all coverage reference notebooks docs clean
 
 help:  ## list the targets
 	@echo "Blindsight: learn from, search through and share images that nobody may see."
@@ -39,11 +39,17 @@ test-portable: $(VENV)/.all  ## the numeric tests as on other CPUs: make test-po
 test-python:  ## the fast tests of what installs on another interpreter: make test-python PYTHON=python3.13
 	tools/other_python.sh $(PYTHON) $(ARGS)
 
-test-wheel: $(BIN)/python  ## build the wheel, install it alone into an empty environment, run the demo from there
-	tools/wheel.sh $(BIN)/python
+test-wheel: $(BIN)/python  ## the wheel in empty environments, with the newest versions tried and the oldest: first steps, demo [PYTHONS=...]
+	$(BIN)/python tools/wheel.py $(PYTHONS)
+
+test-wheel-newest: $(BIN)/python  ## the same with the newest versions there are today, noted in tools/tried.txt if it works [PYTHONS=...]
+	$(BIN)/python tools/wheel.py --newest $(PYTHONS)
 
 test-notebooks: $(VENV)/.all  ## make the notebooks in examples/ from the tutorials and execute them
 	$(BIN)/python tools/notebooks.py --run
+
+adversaries: $(VENV)/.all  ## play every attack on its weakness and on the repair, write the table of docs/audit.md
+	$(BIN)/python tools/adversaries.py
 
 check: $(VENV)/.all  ## lint, types, import contracts, limits of walks, lock file, generated reference
 	$(BIN)/ruff check .

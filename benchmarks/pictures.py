@@ -103,7 +103,7 @@ def _lack(settings: Settings, name: str) -> str:
     if not any(entry.name == name and entry.is_here() for entry in catalogue()):
         return f"{name} is not here (blindsight data fetch {name})"
     if name == "cifar10" and find_spec("torch") is None:
-        return "the features of cifar10 need torch (pip install 'blindsight-vision[deep]')"
+        return "the features of cifar10 need torch (pip install '.[deep]')"
     return ""
 
 

@@ -27,11 +27,13 @@ from blindsight.files import (
     cache_folder,
     exclusive_lock,
     file_lock,
+    folder_content,
     pack_arrays,
     read_arrays,
     sha256_of,
     unpack_arrays,
     write_arrays,
+    write_together,
 )
 
 
@@ -307,3 +309,56 @@ def test_cache_folder_can_be_named(monkeypatch, tmp_path):
     monkeypatch.delenv("BLINDSIGHT_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder() == tmp_path / "blindsight"
+
+
+def test_what_a_folder_holds_is_named(tmp_path):
+    assert folder_content(tmp_path) == "nothing"
+    (tmp_path / "notes.txt").touch()
+    assert "other" in folder_content(tmp_path)
+    (tmp_path / "gallery.npz").touch()
+    assert "search" in folder_content(tmp_path)
+    (tmp_path / "sift.npz").touch()
+    assert "sift" in folder_content(tmp_path / "sift.npz")
+    with pytest.raises(StorageError, match="nowhere"):
+        folder_content(tmp_path / "nowhere")
+
+
+def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a").write_text("old")
+
+    def write(folder):
+        for name in ("a", "b"):
+            with atomic_writer(folder / name) as stream:
+                stream.write(b"new")
+
+    def full(descriptor):
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if path.is_relative_to(tmp_path / "out") and next(written):
+            raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    written = iter([False, False, True])  # the first file, its folder, and the second
+    with monkeypatch.context() as changed:
+        changed.setattr("blindsight.files.os.fsync", full)
+        with pytest.raises(StorageError, match="disk is full") as caught:
+            write_together(tmp_path / "out", write)
+    assert {file.name: file.read_text() for file in (tmp_path / "out").iterdir()} == {"a": "old"}
+    (rescued,) = tmp_path.glob("out-*")
+    assert str(rescued) in str(caught.value)
+    assert {file.name: file.read_text() for file in rescued.iterdir()} == {"a": "new", "b": "new"}
+    write_together(tmp_path / "out", write)
+    assert {file.name: file.read_text() for file in (tmp_path / "out").iterdir()} == {"a": "new", "b": "new"}
+
+
+def test_what_fits_nowhere_leaves_nothing(tmp_path, monkeypatch):
+    def write(folder):
+        (folder / "a").touch()
+        raise StorageError("the disk is full.")
+
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with pytest.raises(StorageError, match="the disk is full"):
+        write_together(tmp_path / "out", write)
+    assert [path.name for path in tmp_path.rglob("*")] == ["out"]

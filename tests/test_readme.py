@@ -46,6 +46,24 @@ def test_tutorial_runs(page, tmp_path, monkeypatch, capsys):
             assert run(shlex.split(line)[1:]) == 0, f"{line}\n{capsys.readouterr()}"
 
 
+def test_users_scripts_have_no_type_errors(tmp_path):
+    """Lines of README and tutorials, as scripts of a user who has `mypy --strict` look at them."""
+    api = pytest.importorskip("mypy.api")
+    scripts = []
+    for page in [ROOT / "README.md", *TUTORIALS]:
+        code = "\n".join(block for kind, block in cells(page.read_text()) if kind == "python")
+        scripts.append(tmp_path / f"{page.stem.lower()}.py")
+        scripts[-1].write_text(f"{code}\n")
+    settings = tmp_path / "mypy.ini"
+    # The package's own errors are shown where it is checked; torch takes a minute to read.
+    ours, torch = "[mypy-blindsight.*]\nignore_errors = True", "[mypy-torch.*]\nfollow_imports = skip"
+    settings.write_text(f"[mypy]\nstrict = True\nmypy_path = {ROOT / 'src'}\n{ours}\n{torch}\n")
+    asked = ["--config-file", str(settings), "--cache-dir", str(tmp_path / "cache")]
+    found, trouble, code = api.run([*asked, *map(str, scripts)])
+    assert (code, trouble) == (0, ""), found
+    assert f"in {len(scripts)} source files" in found
+
+
 def test_make_targets_exist():
     for target in re.findall(r"`?make ([a-z-]+)", README):
         assert re.search(rf"^{target}:", MAKEFILE, flags=re.MULTILINE), target

@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import blindsight
+from tools import lock, wheel
 
 PACKAGES = [
     "blindsight",
@@ -27,7 +29,8 @@ PACKAGES = [
     "blindsight.search",
     "blindsight.sift",
 ]
-PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -71,8 +74,21 @@ def test_base_install_needs_no_heavy_library():
     assert not base & {"torch", "tenseal", "flwr", "fastapi", "psycopg", "onnxruntime", "phe"}
 
 
-def test_torch_is_pinned_to_the_version_with_a_cpu_build():
-    assert "torch==2.13.0" in PROJECT["optional-dependencies"]["deep"]
+def test_torch_is_held_at_the_version_with_a_cpu_build_by_our_own_lock_alone():
+    assert "torch==2.13.0" in (ROOT / "constraints.txt").read_text().splitlines()
+    assert "torch==2.13.0" in lock.HELD
+
+
+def test_requirements_are_ranges_that_hold_what_was_tried():
+    """A user's own versions clash with no exact pin; what the base install was tried with is allowed, oldest first."""
+    extras = (line for lines in PROJECT["optional-dependencies"].values() for line in lines)
+    asked = [Requirement(line) for line in (*PROJECT["dependencies"], *extras)]
+    assert not [str(one) for one in asked if any(part.operator in ("==", "~=", "===") for part in one.specifier)]
+    tried = {canonicalize_name(name): version for name, version in wheel.tried().items()}
+    oldest = dict(line.split("==") for line in wheel.oldest())
+    for one in map(Requirement, PROJECT["dependencies"]):
+        assert one.specifier.contains(tried[canonicalize_name(one.name)])
+        assert one.specifier.contains(oldest[one.name])
 
 
 def test_every_extra_is_part_of_all():

@@ -23,6 +23,8 @@ from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints.txt"
+HELD = ["torch==2.13.0"]
+"""What is not taken in its newest version: of PyTorch, this is the build for CPUs at hand; others bring CUDA."""
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -43,7 +45,7 @@ def resolve() -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         pip_install = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-        subprocess.run([*pip_install, "--report", str(report), f"{ROOT}[all,dev]"], check=True)
+        subprocess.run([*pip_install, "--report", str(report), f"{ROOT}[all,dev]", *HELD], check=True)
         installed = json.loads(report.read_text())["install"]
     pins = {canonicalize_name(item["metadata"]["name"]): Version(item["metadata"]["version"]) for item in installed}
     return {name: pin.public for name, pin in sorted(pins.items()) if name != "blindsight-vision"}

@@ -22,9 +22,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
 from blindsight.audit.epsilon import epsilon_bound, gaussian_bound, known
-from blindsight.audit.leakage.networks import match_gradient
 from blindsight.audit.membership import Game, Scorer, loss_threshold, shadow_attacks
 from blindsight.audit.onerun import one_run_bound, surest_guesses
+from blindsight.papers.selective.gradients import match_gradient
 
 Scores = NDArray[np.float64]
 

@@ -26,19 +26,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-from blindsight.audit.siftclaims import Hole, holes
 from blindsight.errors import InputError, PrivacyError
+from blindsight.papers.sensorsift.cheats import Cheat, collinear_pair, low_digits, xor_hash
 from blindsight.rng import science
 from blindsight.sift.adaptive import share
 from blindsight.sift.adversarial import AdversarialSift
 from blindsight.sift.attackers import PAPER
 from blindsight.sift.certificate import certify
-from blindsight.sift.cheats import Cheat, Segments, answers_followed, collinear_pair, low_digits, xor_hash
 from blindsight.sift.leace import Erasure, LeacePLS
 from blindsight.sift.ppls import PPLS, FewerComponentsWarning, SiftLearner
 from blindsight.sift.sift import LinearSift, without_negligible
 from blindsight.sift.symbols import SymbolLearner, fit_posteriors
 from blindsight.sift.verdict import Confidence
+from tests.adversaries.holes import Hole, Segments, answers_followed, holes
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int8]

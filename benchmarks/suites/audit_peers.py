@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
 from benchmarks.methods.auditing import Releases, SeenGradient, Suspects, network, wrapped
 from benchmarks.table import Table, cpu
-from blindsight.audit.leakage.networks import MatchedBatch
 from blindsight.audit.membership import measure
 from blindsight.errors import InputError
+from blindsight.papers.selective.gradients import MatchedBatch
 
 _MULTIPLIER, _DELTA = 1.2, 1e-5
 

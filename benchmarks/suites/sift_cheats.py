@@ -18,15 +18,15 @@ from benchmarks.methods.sifts import Floats, LabelledRows, Labels
 from benchmarks.pictures import FACES, UTKFACE_FILE, People, divided, utkface_path
 from benchmarks.suites.sift_matrix import CONFIDENCE, THRESHOLD
 from benchmarks.table import Ask, Found, Grid, Table, Values, listed
-from blindsight.audit.siftclaims import Hole
 from blindsight.metrics import balanced_accuracy, priv_loss
+from blindsight.papers.sensorsift.cheats import Cheat
 from blindsight.sift.attackers import LOOKUP, MODERN, PAPER, Attacker
 from blindsight.sift.certificate import certify
-from blindsight.sift.cheats import Cheat
 from blindsight.sift.harden import harden, with_few_levels
 from blindsight.sift.sift import LinearSift
 from blindsight.sift.trial import QUICK
 from blindsight.sift.verify import Verifier
+from tests.adversaries.holes import Hole
 
 NUMBERS, LEVELS = 3, 2
 """Of the sift that is certified: so many numbers of a sift at most, of so many levels each."""

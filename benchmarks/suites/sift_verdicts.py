@@ -13,9 +13,9 @@ gains .08; *drawn* people, whose truth is counted on all of them; and the forty 
 is tossed for each of them, of which no picture tells anything. A certified bound below the truth is a broken promise, a
 lower end above it a leak that was "proven" and is none: either may happen in 5% of the draws.
 
-`sift-adaptive`: rows whose truth is known (`blindsight.sift.cheats.Segments`) judge sift after sift. One schedule gives
-try n the error alpha / (n (n + 1)), which is right for a list that is fixed beforehand; the other gives it its place in
-the tree of all answers (`blindsight.sift.adaptive`).
+`sift-adaptive`: rows whose truth is known (`tests.adversaries.holes.Segments`) judge sift after sift. One schedule
+gives try n the error alpha / (n (n + 1)), which is right for a list that is fixed beforehand; the other gives it its
+place in the tree of all answers (`blindsight.sift.adaptive`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,12 +39,12 @@ from benchmarks.table import Found, Grid, Rows, Table
 from blindsight.errors import DataError, InputError
 from blindsight.sift.attackers import MODERN, PAPER, Attacker
 from blindsight.sift.certificate import certify
-from blindsight.sift.cheats import Segments
 from blindsight.sift.harden import harden, with_few_levels
 from blindsight.sift.sift import LinearSift, natural_units
 from blindsight.sift.trial import QUICK
 from blindsight.sift.verdict import supported_width
 from blindsight.sift.verify import Verifier
+from tests.adversaries.holes import Segments
 
 MAKERS = ("ppls", "ppls-infinite", "leace", "inlp", "erased-components")
 WIDTHS = (1, 2, 3, 5, 8, 12, 20, 31, 80, 200)

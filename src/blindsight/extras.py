@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
@@ -33,9 +34,29 @@ def require(module: str, *, extra: str, purpose: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or module.split(".")[0] != error.name.split(".")[0]:
             raise  # the library is there, but something inside it is broken: that is another story
-        raise MissingExtraError(
-            f"{purpose} needs {error.name}, which is not installed. Run: pip install 'blindsight-vision[{extra}]'"
-        ) from None
+        raise MissingExtraError(_missing(error.name, extra, purpose)) from None
+
+
+def check_installed(*modules: str, extra: str, purpose: str) -> None:
+    """Raise as `require` does for the first of these modules that is not installed, without importing any."""
+    for module in modules:
+        if find_spec(module) is None:
+            raise MissingExtraError(_missing(module, extra, purpose))
+
+
+def install_hint(extra: str) -> str:
+    """Return how to install an extra, from a checkout and from a wheel.
+
+    >>> install_hint("deep")
+    "pip install '.[deep]' in a checkout, or pip install 'WHEEL[deep]' with the path of the wheel"
+    """
+    return f"pip install '.[{extra}]' in a checkout, or pip install 'WHEEL[{extra}]' with the path of the wheel"
+
+
+def _missing(module: str, extra: str, purpose: str) -> str:
+    return (
+        f"{purpose} needs {module}, which is not installed. It comes with the extra {extra!r}: {install_hint(extra)}."
+    )
 
 
 def load_torch() -> Any:

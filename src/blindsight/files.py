@@ -16,11 +16,12 @@ import mmap
 import os
 import re
 import secrets
+import shutil
 import struct
 import tempfile
 import weakref
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -113,6 +114,52 @@ def check_writable(folder: AnyPath) -> None:
         pass
 
 
+def write_together(folder: AnyPath, write: Callable[[Path], object]) -> None:
+    """Let `write` fill an empty folder, whose files then appear in `folder` together, or not at all.
+
+    If there is no room for them, they are written to a folder for temporary files instead, which the error names: what
+    was computed is not lost.
+    """
+    folder = as_path(folder)
+    try:
+        with storage_errors("write into", folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as made:
+                write(Path(made))
+                for file in Path(made).iterdir():
+                    file.replace(folder / file.name)
+                sync_folder(folder)
+    except StorageError as error:
+        rescued = Path(tempfile.mkdtemp(prefix=f"{folder.name}-"))
+        try:
+            write(rescued)
+        except StorageError:
+            shutil.rmtree(rescued, ignore_errors=True)
+            raise error from None
+        raise StorageError(f"{error} What was to be written is in {rescued}: move it where there is room.") from error
+
+
+_MARKS = {
+    "gallery.npz": "an index for pictures (`search`)",
+    "sift.npz": "a sift (`sift`)",
+    "network.npz": "a network (`learn network`)",
+    "pictures.npz": "a classifier of pictures (`learn`)",
+    "model.npz": "a model of ready-made features (`learn`)",
+    "run.json": "a run of learning that has not finished (`learn`)",
+    "service.db": "what a service keeps (`serve`)",
+    "audit.json": "the report of an audit (`audit`)",
+}
+
+
+def folder_content(folder: AnyPath) -> str:
+    """Return what lies in a folder, for the error of a command that expected something else."""
+    folder = as_path(folder)
+    with storage_errors("read", folder):
+        names = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.stat() and folder.name}
+    known = next((what for mark, what in _MARKS.items() if mark in names), "")
+    return known or ("files of other kinds" if names else "nothing")
+
+
 def sync_folder(folder: Path) -> None:
     """Make a rename or a new file in `folder` survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
@@ -192,6 +239,12 @@ def held_lock(holder: Any, path: Path, busy: str) -> "weakref.finalize[[int], An
         close()
         raise StorageError(busy) from None
     return close
+
+
+def free_memory() -> int:
+    """Return the bytes of memory that a process can still take."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
 
 
 def sha256_of(path: AnyPath) -> str:

@@ -63,7 +63,17 @@ def check_features(
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
             rows = np.ascontiguousarray(rows, dtype=np.float32 if single else np.float64)
     check_finite(rows, what)
+    if precision == "wide":
+        _check_size(rows, what)
     return np.asarray(rows)
+
+
+def _check_size(rows: NDArray[Any], what: str) -> None:
+    """Refuse numbers whose squares no sum could hold."""
+    if rows.dtype.kind == "f":
+        most = float(np.sqrt(np.finfo(rows.dtype).max)) / 1e4
+        if rows.size and max(float(rows.max()), -float(rows.min())) > most:
+            raise InputError(f"{what} must be at most {most:.0e} in size; got larger numbers. Scale them.")
 
 
 def check_finite(

@@ -3,6 +3,7 @@
 import pytest
 
 from blindsight.audit import checks, subject
+from tests.papers.conftest import digits  # noqa: F401
 
 
 @pytest.fixture(autouse=True)

@@ -19,8 +19,9 @@ from blindsight.audit.bundle import (
 )
 from blindsight.audit.checks import Audit, Evidence
 from blindsight.audit.finding import Finding, not_run, rate
-from blindsight.audit.mechanisms import gaussian, gaussian_run, laplace, summed_noise
+from blindsight.audit.subject import laplace
 from blindsight.errors import CorruptFileError, InputError, StorageError
+from tests.audit.mechanisms import gaussian, gaussian_run, summed_noise
 
 
 def counted():

@@ -14,11 +14,11 @@ from blindsight.audit.artefacts import audit_artefact
 from blindsight.audit.index_audit import (
     attribute_finding,
     linkage_finding,
+    local_mechanism,
     plan_index,
     truth_finding,
     uniqueness_finding,
 )
-from blindsight.audit.mechanisms import local_mechanism
 from blindsight.data import extract
 from blindsight.errors import InputError, PrivacyError
 from blindsight.rng import seeded_bytes

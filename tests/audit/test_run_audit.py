@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from blindsight.audit.artefacts import audit_artefact
-from blindsight.audit.leakage.schemes import attack_view, author, view_finding
 from blindsight.audit.membership import margin_fit
 from blindsight.audit.run_audit import RebuiltRun, draw_owners, plan_run
+from blindsight.audit.views import attack_view, author, view_finding
 from blindsight.data import load, pipeline
 from blindsight.data.sites import Study, divide
 from blindsight.errors import CorruptFileError, InputError
@@ -93,8 +93,6 @@ def test_plain_run_leaks(learn):
     assert view.details["owners at chance"] == 0
     singles = by_attack(audit, "reading the sum")[0]
     assert (singles.verdict, singles.measured.value) == ("leaks", 1.0)
-    assert by_attack(audit, "all members but one")[0].verdict == "as stated"
-    assert "hostile servers and members" not in audit.sections
     assert any("pictures" in note and "11x11" in note for note in audit.notes)  # too small to be drawn
 
 
@@ -102,19 +100,10 @@ def test_plain_run_leaks(learn):
 def test_sound_run_tells_no_more_than_its_statement(learn, scheme):
     audit = audited(learn(scheme, sparsity=0.5, minimum_per_position=1))
     # Of 160 weights a guess that knows nothing of them has a cosine beyond .75 less than once in 10^15.
-    views = [row for row in audit.findings if "view" in row.attack]
-    assert len(views) == (2 if scheme == "block-dphe" else 1)  # with the set-up, which is played again
-    assert all(row.measured.value < 0.75 for row in views)
-    hostile = audit.sections["hostile servers and members"].findings
-    assert {row.verdict for row in hostile} == {"as stated", "not refuted"}
-    others = [row for row in audit.findings if row not in views]
-    certain = [row for row in others if not row.measure.startswith("|cosine|")]  # no test that may raise a false alarm
-    wrong = {row.source for row in certain if row.verdict == "refuted"}
+    (view,) = [row for row in audit.findings if "view" in row.attack]
+    assert view.measured.value < 0.75
+    wrong = {row.source for row in audit.findings if row is not view and row.verdict == "refuted"}
     assert wrong == ({"Yonetani et al. 2017, Theorem 8"} if scheme == "block-dphe" else set())
-    read = {row.attack: row.measured.value for row in others if "knows its update" in row.claim}
-    assert read["all members but one"] == 1.0
-    if scheme == "masks":
-        assert read["aggregator and one member fewer than the threshold"] < 0.75
 
 
 def test_of_a_public_schedule_no_weight_is_one_owners_own(learn):
@@ -169,7 +158,7 @@ def test_a_recording_that_is_damaged_is_refused_and_one_that_is_missing_a_note(l
         "likelihood ratio",
         "relative likelihood (RMIA)",
     }
-    assert [row.claim for row in audit.findings if row.verdict == "not run"] == ["updates and coalitions"]
+    assert [row.claim for row in audit.findings if row.verdict == "not run"] == ["updates"]
 
 
 def test_changed_or_missing_data_are_a_note(learn):
@@ -306,7 +295,7 @@ def test_noise_inside_the_sums_is_attacked_and_half_of_it_is_noticed(tmp_path):
     assert planted.verdict == "as stated"
     assert sound in audit.claims
     assert planted not in audit.claims
-    assert audit.sections["updates and coalitions"].findings[0].verdict == "not run"
+    assert audit.sections["updates"].findings[0].verdict == "not run"
     members = audit.sections["membership in the model"].findings
     assert {row.source for row in members} == {"the statement of the run"}  # which bounds what any attack finds
     assert {row.verdict for row in members} <= {"not refuted", "at chance"}
@@ -316,12 +305,18 @@ def test_noise_inside_the_sums_is_attacked_and_half_of_it_is_noticed(tmp_path):
             audited(tmp_path)
 
 
-def test_liars_are_met_by_every_run_of_a_scheme_recorded_or_not(learn):
+def test_every_row_is_about_the_run(learn):
+    """None is about parties that are made for the audit."""
     folder = learn("masks")
+    recorded = [check.name for check in plan_run(folder, random_state=0).checks]
     (folder / "recorded-round.npz").unlink()
-    (folder / "run.json").write_text(json.dumps(ABOUT | {"scheme": "masks"}))
-    checks = [check.name for check in plan_run(folder, random_state=0).checks]
-    assert checks == ["updates and coalitions", "hostile servers and members", "membership in the model"]
+    assert recorded == [
+        "the aggregator's recorded view",
+        "weights of single owners in the sum",
+        "membership in the model",
+        "pictures from updates",
+    ]
+    assert [check.name for check in plan_run(folder, random_state=0).checks] == ["updates", "membership in the model"]
 
 
 @pytest.mark.parametrize(

@@ -166,5 +166,5 @@ def test_missing_data_are_named(tmp_path, monkeypatch, capsys):
     for _ in range(2):  # said once
         assert pictures.usable(Settings(), ("cifar10", "fashion-mnist")) == ("fashion-mnist",)
     assert capsys.readouterr().err == (
-        "the features of cifar10 need torch (pip install 'blindsight-vision[deep]'): its part is not measured.\n"
+        "the features of cifar10 need torch (pip install '.[deep]'): its part is not measured.\n"
     )

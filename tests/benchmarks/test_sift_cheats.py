@@ -9,7 +9,7 @@ from benchmarks.methods import sifts
 from benchmarks.results import Result
 from benchmarks.suites import sift_cheats
 from benchmarks.suites.sift_cheats import BENCHMARK, CHEATS, verdict
-from blindsight.audit.siftclaims import hole
+from tests.adversaries.holes import hole
 from tests.benchmarks.conftest import tables
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from blindsight import demo
-from blindsight.audit import inversion, papers
+from blindsight.audit import run_audit
 from blindsight.demo import DemoSize
 
 
@@ -12,8 +12,7 @@ def test_demo_writes_its_report(tmp_path, blindsight, monkeypatch):
         rounds=2, key_bits=2048, days=6, epsilons=(8.0,), queries=40, searched=(4.0,), effort=0.05, photos=300
     )
     monkeypatch.setattr(demo, "FULL", small)
-    monkeypatch.setattr(demo, "glance", lambda *faces: papers.glance(*faces)[:3])  # without the slowest check
-    monkeypatch.setattr(inversion, "_PROBES", 12)
+    monkeypatch.setattr(run_audit, "_PROBES", 12)
     found = blindsight("demo", "--pictures", 600, "--out", tmp_path / "out", "--json").document
     page = Path(found["report"]).read_text()
     for chapter in (
@@ -36,4 +35,6 @@ def test_demo_writes_its_report(tmp_path, blindsight, monkeypatch):
     assert found["learned"]["rounds"][-1] > found["learned"]["public"]
     assert {"selective sharing", "noise per photo, eps 8"} <= set(found["shared"])
     assert {"codebook", "central"} <= {row["method"] for row in found["searched"]}
-    assert "refuted" in found["audited"].values()
+    view = "block-dphe: the aggregator of this run learned nothing of an owner's update but the sum"
+    assert found["audited"][view] == "at chance"
+    assert "refuted" not in found["audited"].values()

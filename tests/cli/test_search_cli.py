@@ -106,7 +106,7 @@ def test_compare_names_claim_and_proof(tmp_path, blindsight):
     [
         (["--mode", "local"], "needs --epsilon"),
         (["--mode", "local", "--epsilon", "4"], "--public"),
-        (["--mode", "local", "--epsilon", "0", "--public-share", "0.5"], "epsilon must be positive"),
+        (["--mode", "local", "--epsilon", "0", "--public-share", "0.5"], "--epsilon"),
         (["--mode", "open", "--epsilon", "4"], "no epsilon"),
         (["--mode", "open", "--features", "pixels"], "learned from pictures"),
         (["--mode", "central", "--epsilon", "1", "--kinds", "5"], "no codebook"),
@@ -127,7 +127,7 @@ def test_a_folder_that_is_not_there_is_named_before_any_work(words, tmp_path, bl
 
 
 def test_what_is_no_index(tmp_path, blindsight):
-    assert "holds no gallery" in blindsight("search", "evaluate", tmp_path, code=2).err
+    assert "no finished gallery; it holds nothing" in blindsight("search", "evaluate", tmp_path, code=2).err
     blindsight("search", "build", "digits", "-n", 200, "--mode", "open", "--bits", 8, "--out", tmp_path)
     (tmp_path / "gallery.npz").write_bytes((tmp_path / "gallery.npz").read_bytes()[:-3])
     assert "truncated" in blindsight("search", "evaluate", tmp_path, code=1).err

@@ -172,7 +172,7 @@ def test_a_network_without_tls_only_if_said_so(tmp_path):
 def test_missing_extra_is_named(tmp_path, blindsight, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     said = blindsight("serve", "--folder", tmp_path / "service", code=1).err
-    assert "pip install 'blindsight-vision[service]'" in said
+    assert "pip install '.[service]'" in said
 
 
 @pytest.fixture

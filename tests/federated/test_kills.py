@@ -215,7 +215,7 @@ class Class(School):
 
     def __init__(self, folder, scheme):
         super().__init__(folder, owned())
-        self.sums = sums_of(scheme, 0.5 if scheme == "masks" else 1.0)
+        self.sums = sums_of(scheme, 0.5 if scheme == "masks" else None)
         self.task, self.kept = classifier(self.sums), set()
 
     def member_handler(self, name):

@@ -10,6 +10,7 @@ from sklearn.svm import LinearSVC
 from blindsight.data.features import Standardiser
 from blindsight.errors import DataError, InputError, PrivacyError
 from blindsight.learn.classifier import FederatedClassifier
+from blindsight.learn.kmeans import FederatedKMeans
 from blindsight.learn.linear import LinearTraining, local_update, train
 from blindsight.learn.model import class_signs
 from blindsight.papers.dphe import PublishedClassifier
@@ -170,11 +171,22 @@ def test_with_fewer_than_three_left_a_run_ends():
     assert any("member 1" in note for note in caught.value.__notes__)
 
 
+@pytest.mark.parametrize(("number", "kind"), [(1e300, float), (1e200, float), (1e30, np.float32)])
+def test_extreme_features_are_refused_before_a_run_and_the_owner_named(number, kind):
+    people = owners()
+    people[2] = (np.where(np.arange(DIMENSIONS) == 3, number, people[2][0]).astype(kind), people[2][1])
+    with pytest.raises(InputError, match="member 3: features"):
+        FederatedClassifier("plain", rounds=1).fit(people, public=PUBLIC)
+    with pytest.raises(InputError, match="member 3: features"):
+        FederatedKMeans(2, sums="plain", rounds=1).fit([X for X, _ in people], public=PUBLIC[0])
+
+
 def test_an_owner_with_extreme_features_is_left_out_rather_than_spoiling_the_sum():
     people = owners()
-    people[2] = (np.where(np.arange(DIMENSIONS) == 3, 1e200, people[2][0]), people[2][1])
-    with np.errstate(all="ignore"):
-        classifier = FederatedClassifier("plain", rounds=1).fit(people, public=PUBLIC)
+    X, y = people[2]
+    found = iter([X])
+    people[2] = lambda: (next(found, np.where(np.arange(DIMENSIONS) == 3, 1e200, X)), y)  # after the run has begun
+    classifier = FederatedClassifier("plain", rounds=1).fit(people, public=PUBLIC)
     assert set(classifier.history_[0].missing) == {"member 3"}
     assert np.isfinite(classifier.coef_).all()
 

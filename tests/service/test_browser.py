@@ -18,7 +18,7 @@ from blindsight.service.demo import Demo
 CHROMIUM = shutil.which("chromium")
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text()
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-TABS = ("Sift", "Search", "Learn", "Audit", "Ledger")
+TABS = ("Sift", "Search", "Learn", "Ledger")
 
 
 @pytest.fixture(scope="module")

@@ -84,19 +84,14 @@ def test_rounds_played_one_by_one_are_those_of_one_run():
     assert roles == [["owner 1", "aggregator", "everybody"]] * 2
 
 
-def test_an_audit_draws_a_likeness_from_a_plain_update_alone(made):
-    for row in made.get("audit")["rows"]:
-        assert row["similarity"]["plain"] > row["blind"] > row["similarity"]["aggregator"]
-
-
 def test_exhibits_outlive_the_process_but_not_another_size_or_damage(made, tmp_path):
-    assert [made.ask(name).stage for name in NAMES] == ["ready"] * 4
-    assert Demos(made.folder, Size(pictures=501)).state("audit").stage == "missing"
+    assert {made.ask(name).stage for name in NAMES} == {"ready"}
+    assert Demos(made.folder, Size(pictures=501)).state("search").stage == "missing"
     copy = tiny_demos(made.folder, tmp_path / "demos")
     for content in (b"", b'{"made": ', b"{}", b"[]", b"\xff\xfe"):
-        (copy.folder / "audit" / "demo.json").write_bytes(content)
-        assert copy.get("audit") is None
-        assert copy.state("audit").stage == "missing"
+        (copy.folder / "search" / "demo.json").write_bytes(content)
+        assert copy.get("search") is None
+        assert copy.state("search").stage == "missing"
 
 
 def test_only_known_names_become_folders(made):
@@ -129,15 +124,15 @@ def test_what_failed_says_why_and_is_tried_again(tmp_path, monkeypatch):
 
     shown = Demos(tmp_path, SIZE)
     for make, told in ((fails, "too few pictures"), (breaks, "")):
-        monkeypatch.setitem(demo._FIXED, "audit", make)
-        shown.ask("audit")
-        assert shown.wait("audit").stage == "failed"
-        assert told in shown.state("audit").what
-        assert "secret" not in shown.state("audit").what
-    monkeypatch.setitem(demo._FIXED, "audit", lambda source, progress: Demo({"rows": []}))
-    shown.ask("audit")
-    assert shown.wait("audit").stage == "ready"
-    assert shown.get("audit") == {"rows": []}
+        monkeypatch.setitem(demo._FIXED, "search", make)
+        shown.ask("search")
+        assert shown.wait("search").stage == "failed"
+        assert told in shown.state("search").what
+        assert "secret" not in shown.state("search").what
+    monkeypatch.setitem(demo._FIXED, "search", lambda source, progress: Demo({"rows": []}))
+    shown.ask("search")
+    assert shown.wait("search").stage == "ready"
+    assert shown.get("search") == {"rows": []}
     shown.close()
 
 
@@ -150,16 +145,16 @@ def test_closing_interrupts_and_leaves_nothing_half_written(tmp_path, monkeypatc
         while True:
             progress("for ever", 1, 2)
 
-    monkeypatch.setitem(demo._FIXED, "audit", endless)
+    monkeypatch.setitem(demo._FIXED, "search", endless)
     shown = Demos(tmp_path, SIZE)
-    assert shown.ask("audit").stage == "waiting"
-    begun.wait()
-    assert shown.state("audit").stage == "running"
     assert shown.ask("search").stage == "waiting"
+    begun.wait()
+    assert shown.state("search").stage == "running"
+    assert shown.ask("learn").stage == "waiting"
     go_on.set()
     shown.close()
     assert [path.name for path in tmp_path.rglob("*")] == []
-    assert shown.ask("learn").stage == "missing"  # nothing new is begun
+    assert shown.ask("sift-smiling-male").stage == "missing"  # nothing new is begun
 
 
 def test_progress_is_told(tmp_path, monkeypatch):
@@ -171,13 +166,13 @@ def test_progress_is_told(tmp_path, monkeypatch):
         go_on.wait()
         return Demo({})
 
-    monkeypatch.setitem(demo._FIXED, "audit", make)
+    monkeypatch.setitem(demo._FIXED, "search", make)
     shown = Demos(tmp_path, SIZE)
-    shown.ask("audit")
+    shown.ask("search")
     told.wait()
-    assert vars(shown.state("audit")) == {"stage": "running", "what": "drawing", "done": 3, "total": 7}
+    assert vars(shown.state("search")) == {"stage": "running", "what": "drawing", "done": 3, "total": 7}
     go_on.set()
-    assert shown.wait("audit").stage == "ready"
+    assert shown.wait("search").stage == "ready"
     shown.close()
 
 

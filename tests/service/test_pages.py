@@ -11,7 +11,7 @@ from smallservice import KEY, Cast, allow, asked, epoch_keys, frames, granted, l
 from blindsight.dp import LaplaceMechanism, Ledger
 from blindsight.service.proposals import ODOMETER
 
-TABS = ("sift", "search", "learn", "audit", "ledger")
+TABS = ("sift", "search", "learn", "ledger")
 APP = "<script>alert(1)</script>"
 APP_TEXT = "&lt;script&gt;alert(1)&lt;/script&gt; asks"
 

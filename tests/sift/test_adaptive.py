@@ -8,10 +8,10 @@ import pytest
 
 from blindsight.errors import InputError, PrivacyError
 from blindsight.sift.adaptive import RowPrints, Tries, share
-from blindsight.sift.cheats import Segments, answers_followed
 from blindsight.sift.platform import Platform
 from blindsight.sift.sift import LinearSift, Quantiser
 from blindsight.sift.verificationset import VerificationSet
+from tests.adversaries.holes import Segments, answers_followed
 
 GROUPS, ROWS, TRIES = 250, 3000, 1500
 

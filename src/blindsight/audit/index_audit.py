@@ -46,17 +46,16 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from blindsight.audit.checks import Check, Evidence, Plan, moved_pictures
-from blindsight.audit.epsilon import CONFIDENCE, runs_needed
+from blindsight.audit.epsilon import CONFIDENCE, Draws, known, runs_needed
 from blindsight.audit.finding import Finding, Verdict, exactly, rate
-from blindsight.audit.mechanisms import central_sums, local_mechanism
 from blindsight.audit.membership import Game, audit_members, code_fit, hash_trainer
-from blindsight.audit.subject import Subject
+from blindsight.audit.subject import Claim, Subject, repeated
 from blindsight.data.dataset import Dataset
 from blindsight.data.features import FeaturePipeline, extract
 from blindsight.errors import CorruptFileError, InputError, PrivacyError
 from blindsight.files import cache_folder, write_arrays
 from blindsight.progress import Progress, silent
-from blindsight.rng import science, seeded_bytes
+from blindsight.rng import ByteSource, science, seeded_bytes
 from blindsight.search.building import BuildOptions, build_gallery, read_origin
 from blindsight.search.central import CentralHasher
 from blindsight.search.codes import blocks, unpack
@@ -634,4 +633,38 @@ def uniqueness_finding(codes: NDArray[np.uint8], mode: Mode) -> Finding:
         verdict="at chance" if not alone else "as stated" if owner else "leaks",
         attack="reading the index",
         details={"pictures": len(codes), "different codes": len(counts)},
+    )
+
+
+def local_mechanism(hasher: LocalHasher, source: str) -> Subject:
+    """Return the mechanism of a fitted local hasher: any two symbols are told apart as easily as any others."""
+    design, loss = hasher.design_, hasher.mechanism_.loss
+    cells = [int(np.argmax(design.symbol_of_cell == symbol)) for symbol in (0, 1)]
+    first, second = np.log(design.probabilities()[cells])
+    proven = f"epsilon = {loss:g} per record and release"
+    return Subject(
+        claim=Claim(f"local index, {hasher.mechanism_}", loss, source=source, proven=proven),
+        release=repeated(design),
+        inputs=(np.array([0]), np.array([1])),
+        scorer=known(lambda outputs: (first - second)[outputs]),
+    )
+
+
+def central_sums(hasher: CentralHasher, source: str) -> Subject:
+    """Return the noisy sums that a central function is learned from, of a record that moves each as far as it can.
+
+    No collection has such a record, so this bounds the accounting of all releases together and the noise they get.
+    """
+    releases = hasher.plan().releases
+    weights = np.array([mechanism.sensitivity / mechanism.sigma**2 for mechanism in releases])
+
+    def released(share: float, runs: int, noise: ByteSource) -> Draws:
+        return np.stack([one.release(np.full(runs, share * one.sensitivity), noise) for one in releases], axis=1)
+
+    return Subject(
+        claim=Claim("central mode, all noisy sums together", hasher.epsilon, hasher.delta, source=source),
+        release=released,
+        inputs=(1.0, 0.0),
+        scorer=known(lambda sums: sums @ weights),
+        gaussian=True,
     )

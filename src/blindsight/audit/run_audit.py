@@ -1,7 +1,7 @@
-"""The audit of a run: its aggregator's view, the sum that everybody got, coalitions, hostile servers, the final model.
+"""The audit of a run: its aggregator's view, the sum that everybody got, the final model.
 
-Attacks are made on the round that was recorded, with the truth beside it. What no recording holds (keys, permutations)
-is drawn again by parties made for the audit, who play the round of the same updates once more.
+Attacks are made on the round that was recorded, with the truth beside it. What coalitions and hostile servers read is
+the same in every run of a scheme: that is in the table of SECURITY.md.
 
 A run's own updates are made from many pictures at once, and no decoder draws a single one from them. So for pictures
 each owner sends one step on one of its own, through the scheme of the run. The sift beside it, which a run does not
@@ -16,15 +16,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.audit import collusion
 from blindsight.audit.checks import Check, Evidence, Plan, check_fields, moved_pictures, read_json, read_statement
-from blindsight.audit.collusion import PlayedRound, play
-from blindsight.audit.hostile import attack_scheme
 from blindsight.audit.inversion import four_pictures, seconds_to_learn
-from blindsight.audit.leakage.recovery import Candidate, Recovery, Vector
-from blindsight.audit.leakage.schemes import Case, attack_schemes, attack_view, view_finding
-from blindsight.audit.leakage.study import single_findings
-from blindsight.audit.mechanisms import RUNS, planned_noise
 from blindsight.audit.membership import (
     Game,
     Trainer,
@@ -34,7 +27,9 @@ from blindsight.audit.membership import (
     margin_fit,
     of_exchange,
 )
-from blindsight.audit.subject import audit_subjects
+from blindsight.audit.recovery import single_findings
+from blindsight.audit.subject import RUNS, audit_subjects, planned_noise
+from blindsight.audit.views import attack_view, view_finding
 from blindsight.crypto.encoding import FixedPoint, SlotPacking
 from blindsight.crypto.wire import decode
 from blindsight.data import FeaturePipeline, load, pipeline
@@ -54,7 +49,6 @@ from blindsight.rounds.task import fraction_bits
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.sift import LinearSift
 from blindsight.statement import PrivacyStatement
-from blindsight.sums import HIDING_SCHEMES
 from blindsight.sums.dphe import Shards
 from blindsight.sums.messages import Reply
 from blindsight.sums.noise import NoisePlan
@@ -70,12 +64,12 @@ HOW_TO_RECORD = (
 
 NOT_RECORDED = (
     "a run with noise inside its sums is not recorded, as that would show every owner's own noise; what its epsilon "
-    "promises of updates and of coalitions is attacked in the noise."
+    "promises of updates is attacked in the noise."
 )
 
 ABOUT_RUN, RUN_SCHEMA, RUN_VERSION = "run.json", "blindsight/run", 1
 RECORDING, NOISE, STATEMENT = "recorded-round.npz", "noise.json", "statement.json"
-_NOISE, _LESS, _UPDATES = "noise inside the sums", "half of that noise", "updates and coalitions"
+_NOISE, _LESS, _UPDATES = "noise inside the sums", "half of that noise", "updates"
 _PROBES = 24
 
 
@@ -142,7 +136,7 @@ class RebuiltRun:
         path = None if about["path"] is None else Path(about["path"])
         asked = {"path": path, "count": about["count"], "random_state": about["seed"], "progress": self.progress}
         with moved_pictures():
-            return load(about["data"], **asked)
+            return load(str(about["data"]), **asked)
 
     @cached_property
     def division(self) -> Division:
@@ -205,72 +199,48 @@ def _fraction_bits(recorded: RecordedRound) -> int:
     return fraction_bits(len(recorded.sent), LARGEST_WEIGHT)
 
 
-@dataclass(frozen=True)
-class PaillierSize:
-    """What the messages of a DPHE round show to everybody: the length of its key, and ciphertexts in a shard."""
-
-    key_bits: int
-    ciphertexts: int
-
-    @classmethod
-    def of(cls, recorded: RecordedRound) -> Self | None:
-        """Read it off the first contribution; None where there is none."""
-        for message in recorded.messages.get(AGGREGATOR, ()):
-            try:
-                shards = decode(decode(message, Reply).body, Shards)
-            except MessageError:
-                continue  # of another kind
-            return cls(shards.ciphertexts.shape[-1] * 4, shards.places.shape[-1])  # twice as long as the key
-        return None
+def _key_bits(recorded: RecordedRound) -> int | None:
+    """Return the length of a DPHE round's key, which its messages show to everybody; None of another scheme."""
+    for message in recorded.messages.get(AGGREGATOR, ()):
+        try:
+            shards = decode(decode(message, Reply).body, Shards)
+        except MessageError:
+            continue  # of another kind
+        return int(shards.ciphertexts.shape[-1]) * 4  # a ciphertext is twice as long as the key
+    return None
 
 
 def plan_run(folder: Path, *, random_state: int, data: Dataset | None = None, progress: Progress = silent) -> Plan:
+    """Return the checks of the run in a folder."""
+    return plan_rebuilt(RebuiltRun.load(folder, data=data, progress=progress), random_state=random_state)
+
+
+def plan_rebuilt(run: RebuiltRun, *, random_state: int) -> Plan:
     """Return the checks of a run; one without a recording is told how to get one, and its model is still attacked."""
-    run = RebuiltRun.load(folder, data=data, progress=progress)
     members = Check(
         "membership in the model", _seconds_of_shadows(run), lambda effort: _members(run, effort, random_state)
     )
-    hostile = _hostile(run, progress)
     if run.noise is not None:
         shares = {_NOISE: 1.0, _LESS: 0.5}
         sums = (Check(name, 3, partial(_noisy_sums, run.noise, share)) for name, share in shares.items())
         unrecorded = Check(_UPDATES, 0, partial(_unrecorded, NOT_RECORDED))
-        return Plan(run.name, (*sums, unrecorded, *hostile, members), statement=run.statement)
+        return Plan(run.name, (*sums, unrecorded, members), statement=run.statement)
     if run.recorded is None:
         unrecorded = Check(_UPDATES, 0, partial(_unrecorded, HOW_TO_RECORD))
-        return Plan(run.name, (unrecorded, *hostile, members), statement=run.statement)
-    attack = _RoundAttack(run.recorded, random_state, progress)
+        return Plan(run.name, (unrecorded, members), statement=run.statement)
+    attack = _RoundAttack(run.recorded, random_state)
     drawing = 4 + seconds_to_learn(run.features)
-    checks = [
+    checks = (
         Check("the aggregator's recorded view", attack.seconds_to_read, attack.recorded_view),
         Check("weights of single owners in the sum", 0.5, attack.singles),
-        Check("coalitions", attack.seconds_to_play, attack.coalitions),
-        *hostile,
         members,
         Check("pictures from updates", 0, lambda effort: draw_owners(run, random_state), fixed=drawing),
-    ]
-    if attack.sparse:
-        checks.insert(1, Check("the aggregator's view with its set-up", attack.seconds_to_play, attack.view_with_setup))
-    return Plan(run.name, tuple(checks), statement=run.statement)
+    )
+    return Plan(run.name, checks, statement=run.statement)
 
 
 def _unrecorded(reason: str, effort: float) -> Evidence:
     raise InputError(reason)
-
-
-def _hostile(run: RebuiltRun, progress: Progress) -> tuple[Check, ...]:
-    """Servers and members that lie to parties made for the audit; a plain run promises nothing."""
-    scheme, noisy = run.scheme, run.noise is not None
-    if scheme not in HIDING_SCHEMES:  # or not known at all
-        return ()
-    return (
-        Check(
-            "hostile servers and members",
-            0,
-            lambda effort: Evidence(attack_scheme(scheme, noisy=noisy, progress=progress)),
-            fixed=4 if find_scheme(scheme).keyed else 1,
-        ),
-    )
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -311,28 +281,14 @@ def _noisy_sums(noise: tuple[NoisePlan, float], share: float, effort: float) -> 
 class _RoundAttack:
     """Attacks on one recorded round."""
 
-    def __init__(self, recorded: RecordedRound, seed: int, progress: Progress) -> None:
-        self._recorded, self._seed, self._progress = recorded, seed, progress
-        self._size = PaillierSize.of(recorded)
-
-    @property
-    def sparse(self) -> bool:
-        """Whether the aggregator was told secrets at set-up, which a recording leaves out."""
-        return find_scheme(self._recorded.scheme).sparse
+    def __init__(self, recorded: RecordedRound, seed: int) -> None:
+        self._recorded, self._seed = recorded, seed
 
     @property
     def seconds_to_read(self) -> float:
         """About what it takes to test all guesses of all owners' updates."""
         owners = len(self._recorded.sent)
         return 0.5 + 2e-8 * self._recorded.total.size * owners**2 / _FALSE_ALARM
-
-    @property
-    def seconds_to_play(self) -> float:
-        """About what a round with every coalition takes; ciphertexts of Paillier decide."""
-        if self._size is None:
-            return 1.0
-        ciphertexts = self._size.ciphertexts * len(self._recorded.sent)
-        return 2.0 + 0.015 * ciphertexts * float((self._size.key_bits / 2048) ** 2.5)
 
     def recorded_view(self, effort: float) -> Evidence:
         """Read the messages as they came."""
@@ -345,21 +301,6 @@ class _RoundAttack:
         finding = view_finding(tests, recorded.scheme, "the aggregator's recorded view")
         return Evidence((finding,), notes=(note,) if untested else ())
 
-    def view_with_setup(self, effort: float) -> Evidence:
-        """Send the updates again, in disguise, to an aggregator whose set-up is known."""
-        recorded, size = self._recorded, self._size
-        case = Case("the recorded updates, sent again", recorded.sent, recorded.sent, _as_it_is)
-        rows = attack_schemes(
-            [case],
-            schemes=[recorded.scheme],
-            key_bits=3072 if size is None else size.key_bits,
-            insecure=size is not None and size.key_bits < 2048,
-            false_alarm=_FALSE_ALARM,
-            random_state=self._seed,
-            progress=self._progress,
-        )
-        return Evidence(rows)
-
     def singles(self, effort: float) -> Evidence:
         """Look for weights of the sum that one owner alone changed."""
         recorded, bits = self._recorded, _fraction_bits(self._recorded)
@@ -371,43 +312,19 @@ class _RoundAttack:
         rows = tuple(single_findings(updates, total, recorded.scheme, least, scattered=scattered))
         if not rows:
             return Evidence((), notes=("no weight of the recorded sum was changed by one owner alone, or by two.",))
-        if not self.sparse:  # the theorem is about DPHE; everybody else's sum shows as much, and nobody denies it
+        if not find_scheme(recorded.scheme).sparse:
+            # the theorem is about DPHE; everybody else's sum shows as much, and nobody denies it
             rows = tuple(replace(row, source="nobody") for row in rows)
             rows = tuple(row if row.verdict == "not refuted" else replace(row, verdict="leaks") for row in rows)
         return Evidence(rows)
 
-    def coalitions(self, effort: float) -> Evidence:
-        """Let every coalition attack every owner."""
-        results = collusion.attack_round(self._played, random_state=self._seed, progress=self._progress)
-        return Evidence(collusion.findings(results))
-
     @property
     def _block(self) -> int:
         """How many weights share a ciphertext."""
-        if self._size is None or not find_scheme(self._recorded.scheme).packed:
+        bits = _key_bits(self._recorded)
+        if bits is None or not find_scheme(self._recorded.scheme).packed:
             return 1
-        counting = int(self._recorded.minimum_per_position > 1)
-        return SlotPacking.for_key(self._size.key_bits, slot_bits=32).slots - counting
-
-    @cached_property
-    def _played(self) -> PlayedRound:
-        """The recorded updates in a round between parties made for the audit."""
-        recorded, size = self._recorded, self._size
-        self._progress("playing the recorded round again", 0, None)
-        sparse: dict[str, Any] = {}
-        if size is not None:
-            sparse = {
-                "minimum_per_position": recorded.minimum_per_position,
-                "capacity": min(recorded.total.size, size.ciphertexts * self._block),
-                "key_bits": size.key_bits,
-                "insecure": size.key_bits < 2048,
-            }
-        return play(recorded.scheme, recorded.sent, fraction_bits=_fraction_bits(recorded), **sparse)
-
-
-def _as_it_is(update: Vector) -> Recovery:
-    """Take an update for what is to be recovered."""
-    return Recovery((Candidate(update, None, 1.0),))
+        return SlotPacking.for_key(bits, slot_bits=32).slots - int(self._recorded.minimum_per_position > 1)
 
 
 def _scattered(updates: NDArray[np.int64], block: int) -> bool:

@@ -24,7 +24,7 @@ class is the sum of its photos' inputs and the bias counts them (the class attac
 data", 2022). In a network that begins with a linear layer and ReLU, equal rows with biases at the quantiles of their
 sum switch each photo on from one row on, so that differences of rows are single photos (Fowl et al., "Robbing the Fed",
 2022). Where participants descend by Adam or RMSProp the last layer is made so small that gradients hardly count beside
-what is added to their divisor: then steps are gradients again (`leakage.networks`). No encrypted sum is in the way of
+what is added to their divisor: then steps are gradients again (`audit.gradients`). No encrypted sum is in the way of
 either: the sum of all uploads has the same rows. Noise with a proof is: epsilon holds whatever the weights are.
 """
 
@@ -45,8 +45,8 @@ from scipy.stats import binomtest
 from blindsight.audit import membership
 from blindsight.audit.checks import Check, Evidence, Plan, check_fields, moved_pictures, read_json, read_statement
 from blindsight.audit.finding import Finding, Interval, Verdict, rate
-from blindsight.audit.leakage.networks import linear_layers, parameter_places, undo_division
-from blindsight.audit.leakage.recovery import RECOVERED
+from blindsight.audit.gradients import linear_layers, parameter_places, undo_division
+from blindsight.audit.recovery import RECOVERED
 from blindsight.crypto.wire import decode
 from blindsight.data import load
 from blindsight.data.dataset import Dataset
@@ -518,7 +518,7 @@ class SelectiveRun:
         path = None if about["path"] is None else Path(about["path"])
         asked = {"path": path, "count": about["count"], "random_state": about["seed"], "progress": self.progress}
         with moved_pictures():
-            return load(about["data"], **asked)
+            return load(str(about["data"]), **asked)
 
     @cached_property
     def server(self) -> Server:

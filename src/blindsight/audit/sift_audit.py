@@ -9,10 +9,10 @@ attackers: two apps that put their numbers about the same picture side by side, 
 a person. (What the platform does about it is `sift.union` and the `ReleaseBudget` of `sift.stream`: it verifies all of
 it together, before any of it is released.)
 
-*Hiding places.* An app that writes its own sift can put the private attribute where a verifier does not look
-(`sift.cheats`). Here one attacker looks in every such place: at the numbers in each view of `sift.attackers` (as they
-come, standardised, whitened, quantised), and at their digits behind the decimal point alone. What is scrambled with a
-hash is found by no list of places; few symbols under a certificate leave no place for it.
+*Hiding places.* An app that writes its own sift can put the private attribute where a verifier does not look. Here one
+attacker looks in every such place: at the numbers in each view of `sift.attackers` (as they come, standardised,
+whitened, quantised), and at their digits behind the decimal point alone. What is scrambled with a hash is found by no
+list of places; few symbols under a certificate leave no place for it.
 """
 
 import json

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +23,17 @@ from blindsight.audit.epsilon import (
     check_runs,
     epsilon_bound,
     gaussian_bound,
+    known,
     runs_needed,
 )
 from blindsight.audit.finding import Finding, Interval, Verdict
 from blindsight.audit.onerun import canaries_needed, one_run_bound, surest_guesses
 from blindsight.dp.accounting import check_positive
+from blindsight.dp.mechanisms import LaplaceMechanism
 from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, random_words, system_bytes
+from blindsight.sums.noise import NoisePlan
 
 Release = Callable[[Any, int, ByteSource], Draws]
 """Runs a mechanism on one input so many times, independently, with this randomness; returns one row per run."""
@@ -41,6 +44,9 @@ further from 0 the surer that is."""
 
 AUDITOR = "the auditor"
 """The source of what is said of the auditor itself."""
+
+RUNS = 100_000
+"""Of a cheap mechanism at effort 1."""
 
 _TIMED_RUNS = 2000  # cheap ones; of expensive mechanisms as many fewer
 
@@ -211,3 +217,80 @@ def audit_subjects(
         audits.append(subject.audit(subject.affordable(runs, confidence), confidence=confidence, source=source))
     progress("epsilon", len(on_trial), len(on_trial))
     return tuple(audits)
+
+
+def as_released(values: Draws) -> NDArray[np.float64]:
+    return values.astype(np.float64)
+
+
+def repeated(mechanism: Any) -> Release:
+    """Return the releases of one row, again and again."""
+    return lambda row, runs, source: mechanism.release(np.repeat(row, runs, axis=0), source=source)
+
+
+def short_of_noise(noise_share: float) -> str:
+    return "" if noise_share == 1 else f" with {noise_share:g} of the noise that it takes"
+
+
+def laplace(epsilon: float, *, noise_share: float = 1.0) -> Subject:
+    """Return Laplace noise; with a `noise_share` below 1 it is less than epsilon needs: a planted violation.
+
+    All runs are drawn in one release, the grid of which is finer and the noise of which larger (by less than one part
+    in 30,000) than for a single value.
+    """
+    mechanism = LaplaceMechanism(sensitivity=1.0, epsilon=epsilon / noise_share)
+    proven = f"epsilon = {mechanism.epsilon:g}"
+    return Subject(
+        claim=Claim(f"Laplace noise{short_of_noise(noise_share)}", epsilon, 0.0, "unit", proven=proven),
+        release=repeated(mechanism),
+        inputs=(np.ones(1), np.zeros(1)),
+        scorer=known(as_released),
+    )
+
+
+def planned_noise(plan: NoisePlan, delta: float, *, noise_share: float = 1.0) -> Subject:
+    """Return the sums of a run with noise, of a unit as long as may be or of none; every place is a run of its own.
+
+    Only the shares that the plan counts on are in the sums: the server has taken off what colluders told it. It looks
+    at the mean of all rounds. With a `noise_share` below 1 shares are smaller than they should be.
+    """
+    less = replace(plan, sigma=max(1, round(plan.sigma * noise_share)))
+
+    def summed(length: float, runs: int, source: ByteSource) -> Draws:
+        sums, unit = replace(less, dimension=runs), np.full(runs, length)
+        total = np.zeros(runs, dtype=np.int64)
+        for _ in range(plan.rounds):
+            for member in range(plan.honest):
+                total += sums.contribution([unit] if member == 0 else [], source)
+        return sums.values(total)
+
+    name = f"noise inside {plan.rounds} sums{short_of_noise(noise_share)}"
+    return Subject(
+        claim=Claim(name, plan.epsilon(delta), delta, plan.unit),
+        release=summed,
+        inputs=(plan.clip, 0.0),
+        scorer=known(as_released),
+        expense=max(1, plan.rounds * plan.honest // 4),
+        gaussian=True,
+    )
+
+
+class SelfTest(NamedTuple):
+    """What the auditor found about a mechanism with half the noise that it needs, and about one with enough."""
+
+    planted: EpsilonAudit
+    sound: EpsilonAudit
+
+    @property
+    def passed(self) -> bool:
+        """Whether it found the first and acquitted the second."""
+        return self.planted.refuted and not self.sound.refuted
+
+
+def self_test(*, runs: int = RUNS, confidence: float = CONFIDENCE, source: ByteSource = system_bytes) -> SelfTest:
+    """Put the auditor to the test. It fails, though nothing is wrong, with probability at most 1 - confidence.
+
+    Added to that is the probability of missing the violation, which is negligible from some thousand runs on.
+    """
+    half, whole = (laplace(1.0, noise_share=share) for share in (0.5, 1.0))
+    return SelfTest(*(one.audit(runs, confidence=confidence, source=source) for one in (half, whole)))

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from blindsight.cli import audit, data, federation, learn, options, search, serve, sift
+from blindsight.cli import audit, data, federation, learn, options, papers, search, serve, sift
 from blindsight.cli.command import PROGRAM, Settings, argument, command, completion, group, option
 from blindsight.cli.options import show, show_error, show_warning, table, terminal_progress
 from blindsight.errors import BlindsightError, InputError, StorageError
@@ -106,6 +106,7 @@ app.add_command(learn.app)
 app.add_command(search.app)
 app.add_command(sift.app)
 command(app, "audit", example="audit out/learn --fail-on refuted")(audit.audit)
+app.add_command(papers.app)
 app.add_command(ledgers)
 app.add_command(federation.app)
 command(app, "serve", example="serve --folder out/service --port 8420")(serve.serve)

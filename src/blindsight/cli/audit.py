@@ -1,7 +1,8 @@
-"""`blindsight audit`: attack a run, an index, a sift or the papers' claims, and say what is proven and measured."""
+"""`blindsight audit`: attack a run, an index or a sift, and say what is proven and measured."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Literal, Self
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING, Literal, Self
 from click.exceptions import Exit
 
 from blindsight.cli import options
-from blindsight.cli.command import Settings, argument, flag, option
+from blindsight.cli.command import Settings, argument, option
 from blindsight.cli.options import hint, show, table, terminal_progress, write_json
 from blindsight.errors import InputError, StorageError
-from blindsight.files import as_path, atomic_writer, check_writable, storage_errors
+from blindsight.files import as_path, atomic_writer, check_writable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,16 +24,21 @@ if TYPE_CHECKING:
     from blindsight.audit.finding import Finding
     from blindsight.crypto.signing import SigningKey
 
-PAPERS, ATTACKS, VERIFY = "papers", "attacks", "verify-bundle"
-"""What an audit of the documents, the list of attacks and the check of a bundle are called."""
+VERIFY = "verify-bundle"
+"""What the check of a bundle is called."""
 
-_MARKS = "<!-- attacks -->", "<!-- end of attacks -->"
+
+fail_on_option = option(
+    "--fail-on",
+    choices=("refuted", "leak"),
+    help="Exit with 1 if a claim is refuted; leak: also if an attack works that nobody promised to stop.",
+)
 
 
 @argument(
     "what",
-    "A folder that Blindsight wrote, `papers`, `attacks` for the list of all attacks, or `verify-bundle`.",
-    metavar="RUN|INDEX|SIFT|papers|attacks|verify-bundle",
+    "A folder that Blindsight wrote, or `verify-bundle`.",
+    metavar="RUN|INDEX|SIFT|verify-bundle",
 )
 @argument("file", "The file that `verify-bundle` looks at.", type=Path, required=False, metavar="[BUNDLE]")
 @option("--data", help="Labelled collection to attack a sift with; see `blindsight data list`.")
@@ -43,14 +49,9 @@ _MARKS = "<!-- attacks -->", "<!-- end of attacks -->"
     "--out",
     type=Path,
     help="Folder of audit.json, report.html, facts.html, facts.md, junit.xml and audit.sarif; default: "
-    "out/audit/ and the name of what is audited. Of attacks: a Markdown file with marks for the table.",
+    "out/audit/ and the name of what is audited.",
 )
-@flag("--run", help="With attacks: play each on a planted weakness and on the repaired system.")
-@option(
-    "--fail-on",
-    choices=("refuted", "leak"),
-    help="Exit with 1 if a claim is refuted; leak: also if an attack works that nobody promised to stop.",
-)
+@fail_on_option
 @option("--bundle", type=Path, help="Write a signed ZIP file of everything: digests, versions, outcomes, verdicts.")
 @option(
     "--key",
@@ -68,7 +69,6 @@ def audit(
     count: int | None,
     minutes: float,
     out: Path | None,
-    run: bool,
     fail_on: Literal["refuted", "leak"] | None,
     bundle: Path | None,
     key: Path,
@@ -84,50 +84,60 @@ def audit(
     if what != VERIFY and file is not None:
         raise InputError(f"a second name is that of a bundle to verify; got {file}. Leave it out.")
     asked = {"--data": data, "--path": path, "-n": count, "--fail-on": fail_on, "--bundle": bundle, "--out": out}
-    asked |= {"--run": run or None, "--auditor": auditor, "--artefact": artefact}
-    takes = {ATTACKS: ("--run", "--out"), VERIFY: ("--auditor", "--artefact")}.get(what, tuple(asked)[:6])
+    asked |= {"--auditor": auditor, "--artefact": artefact}
+    takes = tuple(asked)[6:] if what == VERIFY else tuple(asked)[:6]
     if meaningless := [name for name, value in asked.items() if value is not None and name not in takes]:
         raise InputError(f"`{hint('audit', what)}` takes no {' and no '.join(meaningless)}. Leave it out.")
-    if what == ATTACKS:
-        _attacks(run=run, out=out)
-        return
     if what == VERIFY:
         _verify(file, auditor, artefact)
         return
+    from blindsight.audit.artefacts import audit_artefact
     from blindsight.audit.checks import check_minutes
-    from blindsight.audit.finding import MEANINGS
     from blindsight.data import load
 
-    if what == PAPERS and data is not None:
-        raise InputError("the papers are audited on bundled pictures; got --data. Leave it out.")
     if data is None and (path is not None or count is not None):
         raise InputError("--path and -n are about the collection of --data; got no --data. Name it, or leave them out.")
     check_minutes(minutes)
-    folder = None if what == PAPERS else as_path(what)
-    out = Path("out/audit") / as_path(what).resolve().name if out is None else out
+    folder = as_path(what)
+    out = Path("out/audit") / folder.resolve().name if out is None else out
     check_writable(out)
     evidence = None if bundle is None else _Signed.prepare(bundle, key, folder, out)
     with terminal_progress() as progress:
-        if folder is None:
-            from blindsight.audit.papers import audit_papers
-
-            found = audit_papers(minutes=minutes, random_state=seed, progress=progress)
-        else:
-            from blindsight.audit.artefacts import audit_artefact
-
-            judged = None if data is None else load(data, path=path, count=count, random_state=seed, progress=progress)
-            found = audit_artefact(folder, data=judged, minutes=minutes, random_state=seed, progress=progress)
-    named = _named(what) if folder is None else _named(folder)
+        judged = None if data is None else load(data, path=path, count=count, random_state=seed, progress=progress)
+        found = audit_artefact(folder, data=judged, minutes=minutes, random_state=seed, progress=progress)
+    named = _named(folder)
     given = {"--data": data, "--path": path and _named(path), "-n": count, "--minutes": f"{minutes:g}", "--seed": seed}
     command = hint("audit", named, *(word for pair in given.items() if pair[1] is not None for word in pair))
+    show_audit(
+        found,
+        out,
+        title=f"Audit of {found.subject}",
+        name=named,
+        fail_on=fail_on,
+        sign=None if evidence is None else partial(evidence.write, command),
+    )
+
+
+def show_audit(
+    found: "Audit",
+    out: Path,
+    *,
+    title: str,
+    name: str,
+    fail_on: Literal["refuted", "leak"] | None,
+    sign: "Sign | None" = None,
+) -> None:
+    """Write an audit into a folder and show it; exit with 1 as `--fail-on` asks, and if nothing could be tested."""
+    from blindsight.audit.finding import MEANINGS
+
     failed: Exception | None = None
     try:
-        signed = _write(found, out, named, evidence, command)
+        signed = _write(found, out, title, name, sign)
     except Exception as error:  # what was found is shown all the same
         signed, failed = (), error
     tables = [
-        _table(f"\n{name[:1].upper()}{name[1:]}", evidence.findings)
-        for name, evidence in found.sections.items()
+        _table(f"\n{check[:1].upper()}{check[1:]}", evidence.findings)
+        for check, evidence in found.sections.items()
         if evidence.findings
     ]
     counts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in MEANINGS)
@@ -160,73 +170,28 @@ class _Signed:
 
     bundle: Path
     key: "SigningKey"
-    artefact: Path | None
+    artefact: Path
     digests: Mapping[str, str]
 
     @classmethod
-    def prepare(cls, bundle: Path, key: Path, artefact: Path | None, out: Path) -> Self:
+    def prepare(cls, bundle: Path, key: Path, artefact: Path, out: Path) -> Self:
         from blindsight.audit.bundle import artefact_digests, auditor_key
 
         check_writable(bundle.parent)
         if bundle.is_dir():
             raise InputError(f"--bundle is a file; got the folder {bundle}.")
-        if artefact is None:
-            return cls(bundle, auditor_key(key), None, {})
         for path in (bundle, out, key):
             if as_path(path).resolve().is_relative_to(artefact.resolve()):
                 raise InputError(f"{path} lies in what is audited, which it would change. Name another place.")
         return cls(bundle, auditor_key(key), artefact, artefact_digests(artefact))
 
-    def write(self, found: "Audit", command: str, pages: Mapping[str, bytes]) -> None:
+    def write(self, command: str, found: "Audit", pages: Mapping[str, bytes]) -> tuple[str, ...]:
         from blindsight.audit.bundle import artefact_digests, changed_files, write_bundle
 
-        if self.artefact and (changed := changed_files(self.digests, artefact_digests(self.artefact))):
+        if changed := changed_files(self.digests, artefact_digests(self.artefact)):
             raise StorageError(f"no bundle: {self.artefact} changed while it was audited ({changed}). Audit it again.")
         write_bundle(self.bundle, found, key=self.key, command=command, artefact=self.digests, pages=pages)
-
-
-def _attacks(*, run: bool, out: Path | None) -> None:
-    """Print the list of attacks; run, with what each found on a weakness and on its repair."""
-    from blindsight.audit.attacks import ATTACKS, as_markdown, run_attacks
-
-    marked = None if out is None else _marked(out)
-    if not run:
-        rows = [
-            (one.name, one.needs, one.breaks, "; repaired: ".join(one.shown_on), f"{one.seconds:g}") for one in ATTACKS
-        ]
-        document = {"attacks": [one.to_dict() for one in ATTACKS]}
-        show(document, table("Attacks", ("attack", "needs", "breaks", "shown on", "s"), rows))
-        return
-    with terminal_progress() as progress:
-        outcomes = list(run_attacks(progress=progress))
-    if out is not None and marked is not None:
-        with atomic_writer(out) as stream:
-            stream.write(f"{marked[0]}{_MARKS[0]}\n\n{as_markdown(outcomes)}\n{_MARKS[1]}{marked[1]}".encode())
-    cells = [
-        (
-            one.attack.name,
-            *(f"{found.verdict}: {found.measured}" for found in (one.weak, one.repaired)),
-            f"{one.seconds:.1f}",
-            "yes" if one.proven else "NO",
-        )
-        for one in outcomes
-    ]
-    drawn = table("Attacks", ("attack", "on the weakness", "on the repair", "s", "shown"), cells)
-    failed = [one.attack.name for one in outcomes if not one.proven]
-    words = f"Not shown: {', '.join(failed)}." if failed else "Each works on its weakness and fails on the repair."
-    show({"attacks": [one.to_dict() for one in outcomes]}, drawn, words)
-    if failed:
-        raise Exit(1)
-
-
-def _marked(path: Path) -> tuple[str, str]:
-    with storage_errors("read", path):
-        text = path.read_text(encoding="utf-8")
-    before, first, rest = text.partition(_MARKS[0])
-    _, second, after = rest.partition(_MARKS[1])
-    if not first or not second:
-        raise InputError(f"{path} has no place for the table. Write {_MARKS[0]} and {_MARKS[1]} into it.")
-    return before, after
+        return (f"Bundle: {self.bundle}, signed by {self.key.public.hex()}.",)
 
 
 def _table(title: str, findings: "Sequence[Finding]") -> "Table":
@@ -253,26 +218,26 @@ def _cells(finding: "Finding", *, narrow: bool) -> tuple[str, ...]:
     return (*told, measured, finding.verdict)
 
 
-def _write(found: "Audit", out: Path, what: str, evidence: _Signed | None, command: str) -> tuple[str, ...]:
+def _write(found: "Audit", out: Path, title: str, name: str, sign: "Sign | None") -> tuple[str, ...]:
     """Write everything; return what to say of the bundle."""
     from blindsight.audit.bundle import circumstances
     from blindsight.report import write_report
     from blindsight.report.auditing import PrivacyFacts, audit_chapter, to_junit, to_sarif
 
     facts = {"Command": "blindsight audit", "Subject": found.subject, "Seed": str(found.seed)}
-    title = "The papers' claims, attacked" if found.subject == PAPERS else f"Audit of {found.subject}"
     write_report(out / "report.html", title, [audit_chapter(found)], facts=facts, private=True)
     write_json(out / "audit.json", found.to_dict(), private=True)
-    write_json(out / "audit.sarif", to_sarif(found, artefact=what), private=True)
+    write_json(out / "audit.sarif", to_sarif(found, artefact=name), private=True)
     page = PrivacyFacts(found, circumstances())
     pages = {"facts.html": page.to_html().encode(), "facts.md": page.to_markdown().encode()}
-    for name, body in (pages | {"junit.xml": to_junit(found)}).items():
-        with atomic_writer(out / name, private=True) as stream:
+    for file, body in (pages | {"junit.xml": to_junit(found)}).items():
+        with atomic_writer(out / file, private=True) as stream:
             stream.write(body)
-    if evidence is None:
-        return ()
-    evidence.write(found, command, pages)
-    return (f"Bundle: {evidence.bundle}, signed by {evidence.key.public.hex()}.",)
+    return () if sign is None else sign(found, pages)
+
+
+Sign = Callable[["Audit", Mapping[str, bytes]], tuple[str, ...]]
+"""Writes a signed bundle of an audit and its pages; returns what to say of it."""
 
 
 def _verify(file: Path | None, auditor: str | None, artefact: Path | None) -> None:

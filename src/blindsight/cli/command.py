@@ -69,9 +69,10 @@ class _Argument(click.Argument):
         self.meaning = meaning
 
 
-class _Line(click.types.StringParamType):
+class _Line(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on
     """Text; of an environment variable all of it, not its words."""
 
+    name = "text"
     envvar_list_splitter = "\n"
 
 

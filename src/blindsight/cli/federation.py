@@ -187,8 +187,16 @@ def join(
 @options.features
 @options.components(200)
 @flag("--attributes", help="With --public: learn the table's attributes.")
+@options.check_only
 def make_data(
-    pictures: Path, agreed: Path, out: Path, public: bool, features: str, components: int, attributes: bool
+    pictures: Path,
+    agreed: Path,
+    out: Path,
+    public: bool,
+    features: str,
+    components: int,
+    attributes: bool,
+    check: bool,
 ) -> None:
     """Make features and labels of pictures, the same way at every site.
 
@@ -205,6 +213,11 @@ def make_data(
     if public:
         check_writable(agreed.parent)
     known = None if public else Pictures.load(agreed)
+    if known is not None:
+        options.to_features(known.features)
+    with storage_errors("read", pictures):
+        pictures.stat()
+    options.end_check(check)
     with options.terminal_progress() as progress:
         side = reading_side(named(features)) if known is None else known.side
         found = tell_skipped(load(options.kind_of(pictures), path=pictures, size=side, progress=progress))

@@ -17,12 +17,15 @@ from blindsight.cli.options import (
     table,
     tell_skipped,
     terminal_progress,
+    to_delta,
+    to_features,
     to_file,
     to_folder,
+    to_positive,
     write_json,
 )
-from blindsight.errors import InputError
-from blindsight.files import as_path, atomic_writer, cache_folder, storage_errors
+from blindsight.errors import InputError, StorageError
+from blindsight.files import as_path, atomic_writer, cache_folder, free_memory, storage_errors, write_together
 
 if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands should not wait for
     from collections.abc import Mapping, Sequence
@@ -44,6 +47,7 @@ if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands shoul
 app = group("learn", "Train together without seeing each other's data or updates.")
 
 _SHOWN = ("centralised", "never updated", "local only", "selective sharing", "FedAvg, equal uploads")
+_BYTES_PER_SCORE = 48  # of an owner's memory while it learns, for every picture and class
 _COLUMNS = ("round", "score", "sparsity", "kB/owner", "training s", "owners s", "aggregator s", "key generator s")
 
 
@@ -85,6 +89,7 @@ class Own:
                 raise InputError(
                     "--public and --test belong to owners with pictures of their own: name them by --owner."
                 )
+            collected.check()
             return None
         if collected.data or collected.path or collected.count or sharing:
             raise InputError(
@@ -188,11 +193,14 @@ proof = grouped(
     option(
         "--epsilon",
         type=float,
+        check=to_positive,
         help="Prove this much of all rounds, by noise inside the sums; needs --delta and --unit.",
     ),
-    option("--delta", type=float, help="Of epsilon; below one over the number of records."),
+    option("--delta", type=float, check=to_delta, help="Of epsilon; below one over the number of records."),
     option("--unit", choices=("record", "member"), help="What epsilon protects."),
-    option("--clip", type=float, help="Longest gradient of a record (default 1), or update of a member."),
+    option(
+        "--clip", type=float, check=to_positive, help="Longest gradient of a record (default 1), or update of a member."
+    ),
     option(
         "--colluders",
         type=int,
@@ -224,7 +232,7 @@ attributes = option("--attributes", default="", help="Learn these attributes ins
     min=1,
 )
 @proof
-@option("--ledger", type=Path, help="Ledger that is charged with epsilon before anything is learned.")
+@option("--ledger", type=Path, check=to_file, help="Ledger that is charged with epsilon before anything is learned.")
 @flag("--compare", help="Also measure in the report what a round costs with every other scheme.")
 @options.model_folder("out/learn")
 @options.resume
@@ -232,6 +240,7 @@ attributes = option("--attributes", default="", help="Learn these attributes ins
     "--record",
     help="Keep one round with every update in the clear: for `blindsight audit`, and a picture in the report.",
 )
+@options.check_only
 def learn_classifier(
     collected: Collected,
     own: Own,
@@ -246,6 +255,7 @@ def learn_classifier(
     out: Path,
     resume: bool,
     record: bool,
+    check: bool,
 ) -> None:
     """Train one linear classifier from several owners by encrypted rounds; write model, statement and report.
 
@@ -257,6 +267,8 @@ def learn_classifier(
     from blindsight.rounds import RoundReport
 
     sites, privacy = own.sites(collected, sharing), proof.privacy()
+    if privacy is not None and (record or resume):
+        raise InputError("with --epsilon there is no checkpoint (--resume) and no recorded round (--record).")
     learner = FederatedClassifier(
         adding.sums(minimum_per_position), rounds=adding.rounds, privacy=privacy, random_state=collected.seed
     )
@@ -264,7 +276,12 @@ def learn_classifier(
     if sites is not None:
         data, owners = "own pictures", len(sites.owners)
     learner.check()
+    if privacy is not None:  # of as small a model as there is, to see whether these members can give it
+        privacy.plan(members=owners, dimension=1, rounds=adding.rounds, records=1, scheme=adding.choice().scheme)
+    charged = None if ledger is None else Ledger(ledger)
+    options.end_check(check)
     study, pictures = _study(collected, seen, attributes, sharing, sites)
+    _check_memory(study)
     learner.set_params(multilabel=study.multilabel, classes=study.classes)
     described = collected.to_dict() | asdict(seen) | {"data": data, "owners": owners, "attributes": attributes}
     described |= {"sharing": sharing, "scheme": adding.scheme} | ({} if sites is None else {"sites": asdict(sites)})
@@ -277,21 +294,25 @@ def learn_classifier(
         study.owners,
         public=study.public,
         validation=study.test,
-        ledger=None if ledger is None else Ledger(ledger),
+        ledger=charged,
         scope=data,
         checkpoint=out / "checkpoint" if resume else None,
         record=record,
         on_round=_told_and_kept(out, LiveTable(title, _COLUMNS), played),
     )
-    write_json(out / "history.json", [report.to_dict() for report in learner.history_])
-    learner.model_.save(out / "model.npz")
-    if pictures is not None:
-        pictures.save(out / "pictures.npz")
-    write_json(out / "statement.json", learner.statement_.to_dict())
-    if learner.noise_ is not None:
-        write_json(out / "noise.json", learner.noise_.to_dict() | {"delta": proof.delta})
-    if learner.recorded_ is not None:
-        learner.recorded_.save(out / "recorded-round.npz")
+
+    def write(folder: Path) -> None:
+        write_json(folder / "history.json", [report.to_dict() for report in learner.history_])
+        learner.model_.save(folder / "model.npz")
+        if pictures is not None:
+            pictures.save(folder / "pictures.npz")
+        write_json(folder / "statement.json", learner.statement_.to_dict())
+        if learner.noise_ is not None:
+            write_json(folder / "noise.json", learner.noise_.to_dict() | {"delta": proof.delta})
+        if learner.recorded_ is not None:
+            learner.recorded_.save(folder / "recorded-round.npz")
+
+    write_together(out, write)
     if played or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report
         _write_report(out, data, learner, owners, adding, compare)
     before, final = learner.public_score_ or 0.0, learner.history_[-1].score or 0.0
@@ -318,11 +339,11 @@ def learn_classifier(
 @own
 @option("--model", required=True, help="Your torch module, as in net.py:Net; called with the number of classes.")
 @option("--side", default=32, help="With --owner: size at which pictures are read.", min=8)
-@option("--epsilon", type=float, help="Prove this much of the run; needs --delta and --unit.")
-@option("--delta", type=float, help="Of epsilon; below one over the number of pictures.")
+@option("--epsilon", type=float, check=to_positive, help="Prove this much of the run; needs --delta and --unit.")
+@option("--delta", type=float, check=to_delta, help="Of epsilon; below one over the number of pictures.")
 @option("--unit", choices=("record", "participant"), help="What epsilon protects.")
 @option("--share", default=0.1, help="Fraction of the parameters in an upload.")
-@option("--clip", type=float, help="Longest gradient or upload; default: by the public pictures.")
+@option("--clip", type=float, check=to_positive, help="Longest gradient or upload; default: by the public pictures.")
 @option("--batch-size", type=int, help="Pictures of an upload; default: from epsilon.", min=1)
 @option("--local-steps", type=int, help="Passes over them; default: 5.", min=1)
 @option("--learning-rate", type=float, help="Default: by the optimiser and epsilon.")
@@ -332,7 +353,10 @@ def learn_classifier(
 @options.hidden_scheme
 @recorded
 @options.model_folder("out/network")
-def learn_network(collected: Collected, own: Own, model: str, side: int, record: bool, out: Path, **how: Any) -> None:
+@options.check_only
+def learn_network(
+    collected: Collected, own: Own, model: str, side: int, record: bool, out: Path, check: bool, **how: Any
+) -> None:
     """Train your own torch module from several owners' pictures, with (epsilon, delta); write model and statement.
 
     blindsight learn network --model net.py:Net --owner north=DIR --owner east=DIR --owner west=DIR --public DIR
@@ -348,6 +372,7 @@ def learn_network(collected: Collected, own: Own, model: str, side: int, record:
     learner.check()
     make = module_maker(model)
     sites = own.sites(collected)
+    options.end_check(check)
     with terminal_progress() as progress:
         dataset, division = _divided(collected, sites, progress, side=side)
     if dataset.images is None or dataset.labels is None:
@@ -363,14 +388,19 @@ def learn_network(collected: Collected, own: Own, model: str, side: int, record:
     place, _, name = model.rpartition(":")
     source, (height, width) = f"{as_path(place).absolute()}:{name}", dataset.images.shape[1:3]
     kept = replace(learner.model_, side=height if height == width else None, source=source)
-    kept.save(out / "network.npz")
-    write_json(out / "statement.json", learner.statement_.to_dict())
     asked = {name: value for name, value in learner.get_params(deep=False).items() if name != "module"}
     described = collected.to_dict() | {"model": source, "network": asked}
     if sites is not None:
         described |= {"data": "own pictures", "owners": len(sites.owners), "sites": asdict(sites), "side": side}
     photos = {name: Photos(dataset.images[rows], dataset.labels[rows]) for name, rows in division.by_owner.items()}
-    _keep_run(out, learner.initial_, described, messages if record else None, photos)
+
+    def write(folder: Path) -> None:
+        kept.save(folder / "network.npz")
+        write_json(folder / "statement.json", learner.statement_.to_dict())
+        _keep_run(folder, learner.initial_, described, messages if record else None, photos)
+
+    _forget_view(out)
+    write_together(out, write)
     document = {"model": str(out / "network.npz"), "public_score": learner.public_score_, "score": learner.score_}
     show(
         document | {"plan": asdict(learner.plan_), "statement": learner.statement_.to_dict()},
@@ -397,6 +427,7 @@ def learn_predict(run: Path, pictures: Path, out: Path | None) -> None:
         model: NetworkModel | PictureModel = NetworkModel.load(run / "network.npz")
     else:
         model = load_model(run)
+        to_features(model.pictures.features)
     several = model.answers if model.multilabel else ()
     with terminal_progress() as progress:
         found = tell_skipped(load("folder", path=pictures, size=model.side, keep_copies=True, progress=progress))
@@ -422,13 +453,16 @@ def learn_predict(run: Path, pictures: Path, out: Path | None) -> None:
 @option("--clusters", type=int, help="How many; default: the classes.", min=2)
 @options.model_folder("out/cluster")
 @options.resume
+@options.check_only
 def learn_clusters(
-    collected: Collected, seen: Seen, adding: Adding, clusters: int | None, out: Path, resume: bool
+    collected: Collected, seen: Seen, adding: Adding, clusters: int | None, out: Path, resume: bool, check: bool
 ) -> None:
     """Find clusters in several owners' pictures by encrypted rounds; classes, where known, only judge the result."""
     from blindsight.learn.kmeans import FederatedKMeans
 
     sums = adding.sums()
+    collected.check()
+    options.end_check(check)
     study, _ = _study(collected, seen)
     if clusters is None and study.multilabel:
         raise InputError(f"{collected.name} has attributes and no classes: say how many clusters to find (--clusters).")
@@ -442,8 +476,12 @@ def learn_clusters(
         checkpoint=out / "checkpoint" if resume else None,
         on_round=lambda report: live.row(_cells(report)),
     )
-    learner.model_.save(out / "model.npz")
-    write_json(out / "statement.json", learner.statement_.to_dict())
+
+    def write(folder: Path) -> None:
+        learner.model_.save(folder / "model.npz")
+        write_json(folder / "statement.json", learner.statement_.to_dict())
+
+    write_together(out, write)
     score = learner.history_[-1].score
     found = "" if score is None else f"Adjusted mutual information with the classes: {score:.3f}."
     show(
@@ -459,8 +497,8 @@ def learn_clusters(
 @command(app, "compare", example="learn compare --data digits --epsilon 1 --delta 1e-5")
 @collected
 @seen
-@option("--epsilon", type=float, required=True, help="What PRR10 and RA12 claim to spend.")
-@option("--delta", type=float, required=True, help="Their delta.")
+@option("--epsilon", type=float, required=True, check=to_positive, help="What PRR10 and RA12 claim to spend.")
+@option("--delta", type=float, required=True, check=to_delta, help="Their delta.")
 @attributes
 @options.rounds
 @options.key_bits
@@ -476,12 +514,8 @@ def learn_compare(
     sparsity: float | None,
 ) -> None:
     """Learn the same data by every installed scheme and every baseline: accuracy, cost and privacy side by side."""
-    from blindsight.dp.accounting import check_positive
     from blindsight.learn.comparison import contest
 
-    check_positive("epsilon", epsilon)
-    if not 0 < delta < 1:
-        raise InputError(f"delta must be in (0, 1); got {delta}.")
     asked: dict[str, Any] = {"rounds": rounds, "key_bits": key_bits, "sparsity": sparsity}
     Adding(scheme="dphe", keys="subgroup", **asked).sums()
     study, _ = _study(collected, seen, attributes)
@@ -562,6 +596,7 @@ training = grouped(
 @option(
     "--features",
     default="pixels",
+    check=lambda kind: kind if kind.startswith("vgg16:") else to_features(kind),
     help="Of a head: pixels, embedding, thumbnail, a path of an ONNX model or vgg16:WEIGHTS.",
 )
 @options.components(64)
@@ -632,6 +667,7 @@ def learn_selective(
     result = studies.SharingResult.of(study, asked, record=messages.append if record else forget, on_day=show_day)
     described = {"features": features, "components": components, "training": asdict(trained), "plan": planned}
     described |= collected.to_dict() | {"sharing": asdict(asked)}
+    _forget_view(out)
     _keep_run(out, study.initial, described, messages if record else None, study.photos)
     _show_sharing(result, out, collected.name, seed)
 
@@ -643,21 +679,30 @@ def _keep_run(
     messages: list[bytes] | None,
     photos: "Mapping[str, Photos]",
 ) -> None:
-    """Write how a run was asked and what its server received, for audits; a recording of an earlier run goes."""
+    """Write how a run was asked and what its server received, for audits."""
     from blindsight.audit.selective_audit import ABOUT_SELECTIVE, VIEW, Recording, about_run
 
     write_json(out / ABOUT_SELECTIVE, about_run(initial, **described))
-    if messages is None:
-        (out / VIEW).unlink(missing_ok=True)
-    else:
+    if messages is not None:
         Recording.of(messages, photos).save(out / VIEW)
+
+
+def _forget_view(out: Path) -> None:
+    """Remove what the server of an earlier run received."""
+    from blindsight.audit.selective_audit import VIEW
+
+    with storage_errors("remove", out / VIEW):
+        (out / VIEW).unlink(missing_ok=True)
 
 
 def _told_and_kept(out: Path, live: LiveTable, reports: "list[RoundReport]") -> "OnRound":
     def after_round(report: "RoundReport") -> None:
         reports.append(report)
         if len(reports) == report.round:  # of a resumed run the rounds before are known only when it ends
-            write_json(out / "history.json", [one.to_dict() for one in reports])
+            try:
+                write_json(out / "history.json", [one.to_dict() for one in reports])
+            except StorageError as error:
+                options.warn(f"{error} Learning goes on.")
         live.row(_cells(report))
 
     return after_round
@@ -686,6 +731,17 @@ def _study(
         return study, None
     height, width = dataset.images.shape[1:3]
     return study, Pictures(seen.features, made, study.answers, height if height == width else None)
+
+
+def _check_memory(study: "Study") -> None:
+    """Refuse to learn more classes from more pictures than fit into memory, where the process would be killed."""
+    rows, classes = max(len(X) for X, _ in (study.public, *study.owners.values())), len(study.answers)
+    needed, free = _BYTES_PER_SCORE * rows * classes, free_memory()
+    if needed > free:
+        raise InputError(
+            f"{classes:,} classes in {rows:,} pictures of one owner take about {needed / 1e9:.0f} GB of memory; "
+            f"{free / 1e9:.0f} GB are free. Learn fewer classes, or from fewer pictures (-n)."
+        )
 
 
 def _divided(

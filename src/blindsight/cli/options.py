@@ -1,6 +1,7 @@
 """What all commands share: options that are defined once, and how results, progress and errors are shown."""
 
 import json
+import math
 import shlex
 import sys
 import traceback
@@ -10,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TextIO, get_args
 
+import click
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -17,11 +19,43 @@ from rich.text import Text
 
 from blindsight.cli.command import Declaration, Settings, argument, flag, grouped, option
 from blindsight.errors import InputError
-from blindsight.files import atomic_writer, check_writable
+from blindsight.files import atomic_writer, check_writable, storage_errors
 from blindsight.progress import Progress
 
 if TYPE_CHECKING:
     from blindsight.data import Dataset
+
+
+def to_positive(value: float | None) -> float | None:
+    """Refuse what is not a positive, finite number."""
+    if value is not None and not 0 < value < math.inf:
+        raise click.BadParameter(f"expected a positive, finite number; got {value}.")
+    return value
+
+
+def to_delta(value: float | None) -> float | None:
+    """Refuse what is no probability of a guarantee that fails."""
+    if value is not None and not 0 < value < 1:
+        raise click.BadParameter(f"expected a number in (0, 1); got {value}.")
+    return value
+
+
+def to_features(kind: str) -> str:
+    """Refuse features that cannot be made here."""
+    if kind not in ("auto", "pixels", "thumbnail"):
+        from blindsight.data.features import check_pipeline
+
+        check_pipeline(kind)
+    return kind
+
+
+def to_scheme(name: str | None) -> str | None:
+    """Refuse a scheme whose library is not installed."""
+    if name == "bfv":
+        from blindsight.extras import check_installed
+
+        check_installed("tenseal", extra="he", purpose="lattice encryption (BFV)")
+    return name
 
 
 def to_folder(folder: Path | None) -> Path | None:
@@ -34,6 +68,8 @@ def to_folder(folder: Path | None) -> Path | None:
 def to_file(file: Path | None) -> Path | None:
     """Refuse a file that cannot be written."""
     if file is not None:
+        if file.is_dir():
+            raise click.BadParameter(f"expected a file; {file} is a folder.")
         check_writable(file.parent)
     return file
 
@@ -42,7 +78,13 @@ def to_file(file: Path | None) -> Path | None:
 path = option("--path", type=Path, help="Where the collection lies, if it is read from a path.")
 count = option("-n", "--count", type=int, min=1, help="At most this many pictures.")
 seed = option("--seed", default=0, min=0, help="Seed of splits, pictures and initial weights.")
-features = option("--features", default="pixels", help="pixels, embedding, thumbnail, or the path of an ONNX model.")
+features = option(
+    "--features",
+    default="pixels",
+    check=to_features,
+    help="pixels, embedding, thumbnail, or the path of an ONNX model.",
+)
+check_only = flag("--check", help="Only check options, extras and where is written; no picture is read.")
 methods = option("--methods", default="", help="Only these, separated by semicolons.")
 
 
@@ -57,8 +99,8 @@ def report_folder(default: str) -> Declaration:
 # Learning together
 owners = option("--owners", default=5, min=1, help="How many owners share the data out.")
 rounds = option("--rounds", default=10, min=1, help="How many rounds.")
-scheme = option("--scheme", default="masks", help="masks, bfv, dphe, block-dphe or plain.")
-hidden_scheme = option("--scheme", help="Add uploads up unseen: block-dphe, dphe, bfv or masks.")
+scheme = option("--scheme", default="masks", check=to_scheme, help="masks, bfv, dphe, block-dphe or plain.")
+hidden_scheme = option("--scheme", check=to_scheme, help="Add uploads up unseen: block-dphe, dphe, bfv or masks.")
 key_bits = option("--key-bits", default=3072, help="Length of the Paillier key: 2048, 3072 or 4096.")
 optimiser = option("--optimiser", choices=("sgd", "rmsprop", "adam"), default="sgd", help="How participants descend.")
 resume = flag("--resume", help="Keep checkpoints there, and go on from the last one.")
@@ -75,7 +117,7 @@ def model_folder(default: str) -> Declaration:
 
 # Searching
 index = argument("index", "Folder that `search build` wrote.", type=Path)
-central_delta = option("--delta", default=1e-6, help="Delta of the central mode.")
+central_delta = option("--delta", default=1e-6, check=to_delta, help="Delta of the central mode.")
 answers = option("-k", default=10, min=1, help="How many answers.")
 
 
@@ -122,6 +164,15 @@ class Collected:
     def to_dict(self) -> dict[str, Any]:
         """Return all that finds the same pictures again."""
         return asdict(self) | {"data": self.name, "path": None if self.path is None else str(self.path.absolute())}
+
+    def check(self) -> None:
+        """Refuse a collection that is not known or not there, before any picture is read."""
+        from blindsight.data.catalogue import reader_options
+
+        reader_options(self.name, self.path)
+        if self.path is not None:
+            with storage_errors("read", self.path):
+                self.path.stat()
 
     def load(self, progress: Progress) -> "Dataset":
         from blindsight.data import load
@@ -190,10 +241,11 @@ def show_warning(
     line: str | None = None,
 ) -> None:
     """Print a warning as one sentence: takes the place of `warnings.showwarning` while a command runs."""
-    _warn(str(message))
+    warn(str(message))
 
 
-def _warn(sentence: str) -> None:
+def warn(sentence: str) -> None:
+    """Print a warning on standard error."""
     Console(stderr=True, soft_wrap=True).print(f"[bold yellow]warning:[/] {escape(plain(sentence))}", highlight=False)
 
 
@@ -207,7 +259,7 @@ def tell_skipped(dataset: "Dataset") -> "Dataset":
     if dataset.skipped:
         some = "; ".join(dataset.skipped[:3])
         more = f"; and {len(dataset.skipped) - 3:,} more" if len(dataset.skipped) > 3 else ""
-        _warn(f"{len(dataset.skipped):,} of the files of {dataset.name} could not be read: {some}{more}.")
+        warn(f"{len(dataset.skipped):,} of the files of {dataset.name} could not be read: {some}{more}.")
     return dataset
 
 
@@ -219,6 +271,13 @@ def show(document: Mapping[str, Any], *parts: str | Text | Table) -> None:
     console = Console(soft_wrap=True)
     for part in parts:
         console.print(plain(part) if isinstance(part, str) else part, highlight=False, markup=False)
+
+
+def end_check(check: bool) -> None:
+    """End a command that was given --check."""
+    if check:
+        show({"checked": True}, "Options, extras and places to write are in order. No picture was read.")
+        raise click.exceptions.Exit(0)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> Table:

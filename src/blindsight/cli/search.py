@@ -14,8 +14,10 @@ from blindsight.cli.options import (
     table,
     tell_skipped,
     terminal_progress,
+    to_features,
     to_file,
     to_folder,
+    to_positive,
 )
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.files import as_path, cache_folder, storage_errors
@@ -41,7 +43,7 @@ app = group("search", "Search pictures by codes that do not give them away.")
     default="local",
     help="local: noise on every record; central: codes stay at home; open: no privacy.",
 )
-@option("--epsilon", type=float, help="What a record may lose.")
+@option("--epsilon", type=float, check=to_positive, help="What a record may lose.")
 @options.central_delta
 @options.bits(64)
 @option("--public", help="Public pictures to learn from: folder or collection.")
@@ -58,6 +60,7 @@ app = group("search", "Search pictures by codes that do not give them away.")
 @option(
     "--features",
     default="auto",
+    check=to_features,
     help="thumbnail, embedding, the path of an ONNX model, or auto: embedding for photographs.",
 )
 @option(
@@ -74,18 +77,31 @@ app = group("search", "Search pictures by codes that do not give them away.")
     max=6,
 )
 @options.count
-@option("--budget", type=float, help="Most that a record may ever lose; copies are records of their own.")
-@option("--ledger", type=Path, help="What counts; one for all indexes of the same pictures.")
+@option(
+    "--budget", type=float, check=to_positive, help="Most that a record may ever lose; copies are records of their own."
+)
+@option("--ledger", type=Path, check=to_file, help="What counts; one for all indexes of the same pictures.")
 @flag("--relearn", help="Learn again; where that changes the codes, every record loses once more.")
 @option("--out", default=Path("out/index"), help="Folder of the index.", check=to_folder)
 @options.seed
-def build(images: str, public: str | None, hold_out: int, count: int | None, out: Path, seed: int, **how: Any) -> None:
+@options.check_only
+def build(
+    images: str,
+    public: str | None,
+    hold_out: int,
+    count: int | None,
+    out: Path,
+    seed: int,
+    check: bool,
+    **how: Any,
+) -> None:
     """Make an index of pictures, or bring it up to date: releases in local mode, the owner's codes in the others."""
     from blindsight.search.building import BuildOptions, build_gallery
 
     source, others = _source(images, count, seed), None if public is None else _source(public, None, seed)
     asked = BuildOptions(hold_out=hold_out, random_state=seed, **how)
     asked.check(public is not None)
+    options.end_check(check)
     with terminal_progress() as progress:
         gallery = build_gallery(source, asked, out, public=others, cache=cache_folder(), progress=progress)
     document = {"index": str(out), "notes": list(gallery.notes)}
@@ -235,6 +251,7 @@ def evaluate(index: Path, queries: str | None, count: int, seed: int) -> None:
     from blindsight.search.gallery import Gallery
 
     gallery = Gallery.load(index)
+    to_features(gallery.features)
     with terminal_progress() as progress:
         others = None
         if queries is not None:  # read as the gallery's pictures were
@@ -271,6 +288,7 @@ def evaluate(index: Path, queries: str | None, count: int, seed: int) -> None:
 @option(
     "--features",
     default="auto",
+    check=to_features,
     help="pixels, embedding, thumbnail, an ONNX model's path, or auto: embedding for photographs.",
 )
 @option("--queries", default=200, help="How many pictures to ask with.", min=1)

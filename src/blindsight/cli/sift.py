@@ -18,8 +18,10 @@ from blindsight.cli.options import (
     table,
     tell_skipped,
     terminal_progress,
+    to_features,
     to_file,
     to_folder,
+    to_positive,
     write_json,
 )
 from blindsight.errors import InputError, UnknownNameError
@@ -160,6 +162,7 @@ judged = grouped(
 @options.numbers
 @options.privacy
 @option("--out", default=Path("out/sift"), help="Folder of sift, policy, statement and report.", check=to_folder)
+@options.check_only
 def fit(
     collected: Collected,
     asked: Asked,
@@ -169,6 +172,7 @@ def fit(
     components: int,
     privacy: float | None,
     out: Path,
+    check: bool,
 ) -> None:
     """Make a sift for a policy from two fifths of the pictures, and have a quick look at it on the others."""
     from blindsight.report import write_report
@@ -180,6 +184,8 @@ def fit(
     policy, seed, data = asked.read(), collected.seed, collected.name
     verifier, made_by = judged.verifier(seed), seen.pipeline(seed)
     learner = make_learner(method, made_by, components=components, privacy=privacy, verifier=verifier)
+    collected.check()
+    options.end_check(check)
     with terminal_progress() as progress:
         dataset = _load(collected.collection(), progress, policy, judged.threshold)
         rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
@@ -207,9 +213,11 @@ def fit(
 @option(
     "--personal",
     type=float,
+    check=to_positive,
     help="Epsilon per release: draw every symbol by randomised response, a bound for everybody.",
 )
 @option("--jobs", default=1, help="Attackers at work at the same time.", min=1)
+@options.check_only
 def verify(
     sift: Path,
     collected: Collected,
@@ -219,6 +227,7 @@ def verify(
     as_is: bool,
     personal: float | None,
     jobs: int,
+    check: bool,
 ) -> None:
     """Attack a sift on pictures it was not made from, and decide. Exit code 0: accepted; 1: rejected or inconclusive.
 
@@ -227,11 +236,14 @@ def verify(
     accepted against all that the policy hides, it is written beside the sift as verified.npz, with the evidence; if
     not, an earlier one is taken away. With --as-is nothing is written.
     """
-    from blindsight.sift.fitted import FittedSift, keep_verified
+    from blindsight.sift.fitted import keep_verified
     from blindsight.sift.study import verify_fitted
 
     verifier = replace(judged.verifier(collected.seed, attackers), jobs=jobs, stop_early=True)
-    given = FittedSift.load(sift)
+    given = _fitted(sift)
+    if not as_is:
+        to_folder(sift if sift.is_dir() else sift.parent)
+    options.end_check(check)
     hidden = tuple(split_names(private)) or given.policy.private
     with terminal_progress() as progress:
         dataset = _load(collected.collection(given), progress)
@@ -256,11 +268,11 @@ def apply(sift: Path, collected: Collected, out: Path) -> None:
 
     Of new pictures: blindsight sift apply out/sift --path FOLDER --out released.csv
     """
-    from blindsight.sift.fitted import VERIFIED, FittedSift
+    from blindsight.sift.fitted import VERIFIED
 
     if out.suffix not in (".npz", ".csv"):
         raise InputError(f"what is released is written as .npz or .csv; got {out.name!r}.")
-    given = FittedSift.load(sift, verified=True)
+    given = _fitted(sift, verified=True)
     with terminal_progress() as progress:
         dataset = tell_skipped(collected.collection(given).load(labelled=False, progress=progress))
         released = given.sift.apply(given.extract(dataset, cache=cache_folder(), progress=progress))
@@ -341,6 +353,15 @@ def compare(
         only, scale = split_names(methods, ";") or None, not isinstance(made_by, PixelFeatures)
         found = compare_sifts(rows, policy, methods=only, verifier=verifier, scale=scale, progress=progress)
     _show_comparison(policy, found)
+
+
+def _fitted(path: Path, *, verified: bool = False) -> "FittedSift":
+    """Read a sift; one with features that cannot be made here is refused."""
+    from blindsight.sift.fitted import FittedSift
+
+    given = FittedSift.load(path, verified=verified)
+    to_features(given.features)
+    return given
 
 
 def _load(

@@ -2,7 +2,7 @@
 
 from blindsight.data.catalogue import catalogue, fetch, load
 from blindsight.data.contactsheet import attribute_sheet, contact_sheet
-from blindsight.data.dataset import Dataset
+from blindsight.data.dataset import Dataset, PictureDataset
 from blindsight.data.embedding import Embedding, OnnxEmbedding
 from blindsight.data.faces import default_correlation, faces
 from blindsight.data.features import FeaturePipeline, Thumbnails, extract, pipeline
@@ -13,6 +13,7 @@ __all__ = [
     "Embedding",
     "FeaturePipeline",
     "OnnxEmbedding",
+    "PictureDataset",
     "PixelFeatures",
     "Thumbnails",
     "attribute_sheet",

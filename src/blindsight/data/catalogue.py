@@ -23,13 +23,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from blindsight.data.dataset import Dataset
+from blindsight.data.dataset import Dataset, PictureDataset
 from blindsight.data.faces import faces
 from blindsight.data.fetching import (
     Collection,
@@ -93,6 +93,34 @@ def catalogue() -> list[CatalogueEntry]:
     return bundled + fetched + read
 
 
+@overload
+def load(
+    name: Literal["digits", "faces", "folder", "csv"],
+    *,
+    path: str | os.PathLike[str] | None = ...,
+    cache: str | os.PathLike[str] | None = ...,
+    count: int | None = ...,
+    size: int | None = ...,
+    random_state: int = ...,
+    progress: Progress = ...,
+    **options: Any,
+) -> PictureDataset: ...
+
+
+@overload
+def load(
+    name: str,
+    *,
+    path: str | os.PathLike[str] | None = ...,
+    cache: str | os.PathLike[str] | None = ...,
+    count: int | None = ...,
+    size: int | None = ...,
+    random_state: int = ...,
+    progress: Progress = ...,
+    **options: Any,
+) -> Dataset: ...
+
+
 def load(
     name: str,
     *,
@@ -143,7 +171,7 @@ def reader_options(name: str, path: str | os.PathLike[str] | None = None) -> set
     return _options_of(readers[name]) if name in readers else set()
 
 
-def digits() -> Dataset:
+def digits() -> PictureDataset:
     """Return the 1,797 handwritten digits that scikit-learn carries: 8 x 8 grey levels, no download needed.
 
     >>> digits()
@@ -152,7 +180,7 @@ def digits() -> Dataset:
     from sklearn.datasets import load_digits
 
     bundle = load_digits()
-    return Dataset(
+    return PictureDataset(
         name="digits",
         licence="CC BY 4.0 (UCI Machine Learning Repository); the copy within scikit-learn BSD-3-Clause",
         source="Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI 1998 (test part), by scikit-learn",

@@ -104,6 +104,17 @@ class Dataset:
         column: NDArray[np.int8] = self.attributes[:, self.attribute_names.index(name)]
         return column
 
+    def rows_of(self, label_name: str) -> NDArray[np.int64]:
+        """Return the row numbers of one class.
+
+        >>> from blindsight import load
+        >>> load("digits").rows_of("3")[:2].tolist()
+        [3, 13]
+        """
+        if self.labels is None or label_name not in self.label_names:
+            raise UnknownNameError("class", label_name, self.label_names)
+        return np.flatnonzero(self.labels == self.label_names.index(label_name))
+
     def __getitem__(self, rows: Rows) -> Self:
         """Return the dataset with only these rows: `dataset[10:20]`, `dataset[mask]`, `dataset[[4, 2]]`."""
         return self.take(rows)
@@ -145,6 +156,13 @@ class Dataset:
             for start in range(0, len(rows), 1024):
                 digest.update(np.ascontiguousarray(rows[start : start + 1024]).data)
         return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PictureDataset(Dataset):
+    """A dataset with pictures: `images` is never None."""
+
+    images: NDArray[np.uint8]
 
 
 def join(parts: Sequence[Dataset], name: str) -> Dataset:

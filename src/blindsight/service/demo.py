@@ -1,4 +1,4 @@
-"""Demonstrations on bundled pictures for the page's tabs Search, Learn, Sift and Audit, and one live run of learning.
+"""Demonstrations on bundled pictures for the page's tabs Search, Learn and Sift, and one live run of learning.
 
 *The guarantee.* Nothing here comes from the people or apps of this service: it is made from public collections alone,
 so anybody may look at it. A demo is there whole or not at all: `demo.json` is written after its pictures. One thread
@@ -10,7 +10,6 @@ start.
 | search | what a query finds by exact features, by open codes and by private ones; mAP against epsilon |
 | learn | five owners learn together; what every role holds in each round, from real messages of the protocol |
 | sift-PUBLIC-PRIVATE | one policy: the faces, what an app receives of them, what attackers infer before and after |
-| audit | a face, and what is recovered of it from a plain update, from what the aggregator holds, from a sift |
 
 A live run is in memory, one at a time. Watchers read its events from any place on, so latecomers miss nothing.
 """
@@ -33,8 +32,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from blindsight.audit import papers
-from blindsight.audit.inversion import VIEWS, portraits
 from blindsight.data import Dataset, FeaturePipeline, PixelFeatures, extract, load, pipeline
 from blindsight.data.faces import ATTRIBUTES
 from blindsight.data.sites import Study, divide
@@ -437,27 +434,6 @@ def _matrix(matrix: PolicyMatrix) -> dict[str, Any]:
     }
 
 
-def show_audit(source: DemoData, progress: Progress) -> Demo:
-    """Draw faces from what each side holds of them, by decoders that learned from other people's faces."""
-    progress("drawing faces", 0, None)
-    evidence = portraits(
-        source.faces, public=papers.PUBLIC, private=papers.PRIVATE, random_state=source.size.seed, progress=progress
-    )
-    pictures: dict[str, bytes] = {}
-    rows = []
-    for number, row in enumerate(evidence.pictures):
-        names = {view: f"row-{number}-{view}.png" for view in ("original", *VIEWS)}
-        pictures |= {name: png(pixels) for name, pixels in zip(names.values(), row.pictures, strict=True)}
-        similarity = dict(zip(VIEWS, row.similarity, strict=True))
-        rows.append({"pictures": names, "similarity": similarity, "blind": row.blind})
-    findings = [
-        _of(one, "claim", "source", "proven", "measure", "verdict") | {"measured": one.figure}
-        for one in evidence.findings
-    ]
-    data = {"public": papers.PUBLIC, "private": papers.PRIVATE, "rows": rows, "findings": findings}
-    return Demo(plain(data), pictures)
-
-
 class Stopped(BaseException):
     """Somebody stopped the work, or the demos are being closed; nothing in between catches it."""
 
@@ -561,7 +537,6 @@ FORMAT = 2  # rises whenever earlier demos can no longer be shown
 
 _FIXED: dict[str, Callable[[DemoData, Progress], Demo]] = {
     "search": show_search,
-    "audit": show_audit,
     "learn": show_learn,
 }
 

@@ -88,11 +88,11 @@ def collection(where: str, *, path: Path | None = None, **how: Any) -> Dataset:
     (CSV), or a name of `load`.
     """
     given = as_path(where)
-    if given.suffix.lower() == ".csv":
-        return load("csv", path=given, **how)
-    if not given.is_dir():
+    if given.suffix.lower() != ".csv" and not given.is_dir():
         return load(where, path=path, **how)
-    found = load("folder", path=given, **how)
+    found: Dataset = load("folder" if given.is_dir() else "csv", path=given, **how)
+    if not given.is_dir():
+        return found
     if found.labels is None or len(found.label_names) < 2:
         raise InputError(
             f"{given} needs a folder for each of two classes or more, such as smiling and neutral, or be a table "

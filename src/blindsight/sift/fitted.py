@@ -28,7 +28,15 @@ from blindsight.data.dataset import Dataset
 from blindsight.data.features import FeaturePipeline, extract, pipeline
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.files import AnyPath, as_path, atomic_writer, read_arrays, storage_errors, write_arrays
+from blindsight.files import (
+    AnyPath,
+    as_path,
+    atomic_writer,
+    folder_content,
+    read_arrays,
+    storage_errors,
+    write_arrays,
+)
 from blindsight.progress import Progress, silent
 from blindsight.sift.policy import Policy
 from blindsight.sift.sift import Sift, load_sift, save_sift
@@ -106,6 +114,8 @@ class FittedSift:
         with storage_errors("read", path):
             path.stat()
         folder = path if path.is_dir() else path.parent
+        if not (folder / ORIGIN).exists():
+            raise InputError(f"{path} is no sift; it holds {folder_content(path)}. Give what `sift fit` wrote.")
         document, arrays = read_arrays(folder / ORIGIN, _ORIGIN)
         with storage_errors("read", folder / POLICY):
             policy = Policy.from_yaml((folder / POLICY).read_text())

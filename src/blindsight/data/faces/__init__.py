@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from blindsight.data.dataset import Dataset
+from blindsight.data.dataset import PictureDataset
 from blindsight.data.faces.portrait import Portraits
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.progress import Progress, silent
@@ -110,7 +110,7 @@ def faces(
     days: int | None = None,
     label: str | None = None,
     progress: Progress = silent,
-) -> Dataset:
+) -> PictureDataset:
     """Return `n` pictures of people who do not exist, with attributes, persons and, if asked, days and labels.
 
     `correlation` and `prevalence` are those of `sample_attributes`. Consecutive pictures show the same person. With
@@ -128,7 +128,7 @@ def faces(
         prevalence=prevalence,
         pictures_per_person=pictures_per_person,
     )
-    return Dataset(
+    return PictureDataset(
         name="faces",
         licence="generated: no person is depicted; Apache-2.0",
         source=f"procedural face generator of Blindsight, version {GENERATOR}, {size} px, seed {random_state}",

@@ -169,7 +169,7 @@ def bar(value: float, low: float = 0.45, high: float = 1.0) -> float:
     return round(100 * (min(max(value, low), high) - low) / (high - low), 2)
 
 
-TABS = {"sift": "Sift", "search": "Search", "learn": "Learn", "audit": "Audit", "ledger": "Ledger"}
+TABS = {"sift": "Sift", "search": "Search", "learn": "Learn", "ledger": "Ledger"}
 OWN_TABS = {"operator": {"operator": "Operator"}, "app": {"app": "App"}}  # by role
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "txt": "text/plain"}

@@ -512,15 +512,7 @@ def score_chart(run: dict[str, Any]) -> LineChart:
     )
 
 
-# --- audit, ledger ---
-
-
-@router.get("/audit")
-def show_audit(request: Request, pages: ThePages) -> Response:
-    from blindsight.audit.attacks import ATTACKS  # with all that it attacks
-
-    demo, state = pages.demos.get("audit"), pages.demos.state("audit")
-    return pages.render(request, "audit.html", demo=demo, state=state, attacks=ATTACKS)
+# --- ledger ---
 
 
 _ENTRIES = 50  # of the log, on one page

@@ -1,1 +1,0 @@
-"""From updates back to samples: what leaks in the clear, what encryption stops, what it cannot stop."""
