@@ -1049,11 +1049,17 @@ def test_chains_are_stepped_at_the_answer_and_when_a_later_round_begins():
         assert chain not in hostile.run.role("bob")._state.secrets
 
 
-def test_rounds_are_below_the_number_that_was_agreed():
+def test_no_member_contributes_to_more_rounds_than_were_agreed():
+    """Numbers begin at 0 or 1; either way no member contributes more often than was agreed."""
     hostile = Hostile(rounds=3)
-    with pytest.raises(PrivacyError, match="got 3"):
+    with pytest.raises(PrivacyError, match="got 4"):
+        hostile.contribute("ann", round=4)
+    for round in range(3):
+        hostile.contribute("ann", round=round)
+        assert state_of(hostile.run, "ann").made == round + 1
+    with pytest.raises(PrivacyError, match="3 of 3 rounds"):
         hostile.contribute("ann", round=3)
-    hostile.contribute("ann", round=2)
+    hostile.contribute("bob", round=3)
 
 
 # 12. The set is on disk before anybody is asked to unmask it

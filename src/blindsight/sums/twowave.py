@@ -168,7 +168,7 @@ def cohort_parameters(terms: Terms, size: int) -> Parameters:
 
 
 class TwoWaveOptions(SchemeOptions, name="masks/two-wave-options.1"):
-    """What members of two-wave masks agree on: rounds are numbered below `rounds`, and no other is ever answered."""
+    """What members of two-wave masks agree on: each contributes to at most `rounds` rounds, numbered 0 ... `rounds`."""
 
     rounds: int = 4096
 
@@ -214,10 +214,12 @@ class Reveal(Message, name="masks/reveal.3"):
 class PairState(Message, name="masks/pairs.1"):
     """What a member keeps: before set-up its X25519 key alone, later the chains as they are in round `step`.
 
-    Between contribution and answer also the model that it contributed to, and its own row of shares.
+    `made` counts its contributions. Between contribution and answer also the model that it contributed to, and its own
+    row of shares.
     """
 
     private: Key = b""
+    made: int = 0
     step: int = 0
     chains: bytes = b""
     model: Digest = b""
@@ -349,9 +351,10 @@ class TwoWaveMember(MemberPart):
     def _contribute(self, call: Call, integers: Integers, kept: PairState) -> tuple[bytes, PairState]:
         round, model, source = call.round, call.model, self.resources.source
         rounds = options_of(self.terms).rounds
-        if not kept.step <= round < rounds:
+        if not kept.step <= round <= rounds or kept.made >= rounds:
             raise PrivacyError(
-                f"{self.name!r} contributes to rounds {kept.step} ... {rounds - 1} of this run; got {round}."
+                f"{self.name!r} has contributed to {kept.made} of {rounds} rounds, and goes on with those numbered "
+                f"{kept.step} ... {rounds}; got {round}."
             )
         chains = self._chains(kept, round - kept.step)
         seeds = {name: pair_seed(chain, round, model) for name, chain in chains.items()}
@@ -377,7 +380,7 @@ class TwoWaveMember(MemberPart):
             leaves_of(secrets.astype("<u2").tobytes()),
             b"".join(leaves_of(row) for row in rows.values()),
         )
-        return encode(body), PairState(b"", round, b"".join(chains.values()), model, rows[self.name])
+        return encode(body), PairState(b"", kept.made + 1, round, b"".join(chains.values()), model, rows[self.name])
 
     def _unmask(self, call: Call, kept: PairState) -> tuple[bytes, PairState]:
         """Reveal one share of each secret that the sum over U needs; then the round is over and its keys are gone."""
@@ -400,7 +403,7 @@ class TwoWaveMember(MemberPart):
                 shares.append(found[[self._cohort.index(owner), *outside]].astype("<u2").tobytes())
         after = b"".join(stepped(chain, 1) for chain in chains.values())
         reveal = Reveal(set_digest(there), b"".join(shares), tuple(complaints))
-        return encode(reveal), PairState(b"", call.round + 1, after)
+        return encode(reveal), PairState(b"", kept.made, call.round + 1, after)
 
     def _checked(self, request: UnmaskRequest) -> Names:
         there = request.there
