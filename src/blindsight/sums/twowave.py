@@ -535,7 +535,7 @@ class TwoWaveAdder(Adder):
         return {name: b"".join(_number(number) for number in kept) for name, kept in sitting.items()}
 
     def asked(self, names: Names) -> Names:
-        """Leave out who sits out a round; if too few of a cohort would be left, nobody of it does."""
+        """Leave out who sits out a round; where too few of a cohort would be left, no member of it does."""
         out = {name for name, (_, until) in self._sitting.items() if self.turn[0] <= until}
         for cohort in self._cohorts:
             if len(set(cohort.names) - out) < cohort.parameters.quorum:
