@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+import blindsight.papers.collections  # noqa: F401  (makes them known to `load`)
 from benchmarks.harness import Settings
 from blindsight.errors import InputError
 from blindsight.rng import science
@@ -101,7 +102,7 @@ def _lack(settings: Settings, name: str) -> str:
         where = "no --data-dir was given with" if settings.data_dir is None else f"{settings.data_dir} lacks"
         return "" if settings.file(FILES[name]) else f"{where} {FILES[name]}"
     if not any(entry.name == name and entry.is_here() for entry in catalogue()):
-        return f"{name} is not here (blindsight data fetch {name})"
+        return f"{name} is not here (blindsight papers fetch {name}, or python tools/sources.py {name})"
     if name == "cifar10" and find_spec("torch") is None:
         return "the features of cifar10 need torch (pip install '.[deep]')"
     return ""

@@ -23,7 +23,7 @@ from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 gc.disable()
-collect_ignore = [] if find_spec("torch") else ["selective/nets.py"]
+collect_ignore = [] if find_spec("torch") else ["learn/nets.py"]
 
 _system_bytes = os.urandom
 _noise = os.environ.get("BLINDSIGHT_TEST_NOISE", "0")
@@ -79,6 +79,16 @@ _numbers = count()
 def _own_cache(tmp_path_factory, monkeypatch):
     """Keep the user's cache out of the tests, and the tests out of the user's cache; who needs the folder makes it."""
     monkeypatch.setenv("BLINDSIGHT_CACHE", str(tmp_path_factory.getbasetemp() / f"cache-{next(_numbers)}"))
+
+
+@pytest.fixture
+def one_thread():
+    """Let torch compute in one thread."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

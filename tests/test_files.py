@@ -196,7 +196,7 @@ def test_arrays_come_back_as_they_were(tmp_path, mapped, verify):
 
 
 def test_arrays_that_numpy_saved_are_read(tmp_path):
-    """Version 0.1 wrote its files with `numpy.savez`, which aligns nothing."""
+    """`numpy.savez` aligns nothing."""
     write_arrays(tmp_path / "new", "test.1", {}, ARRAYS)
     with np.load(tmp_path / "new") as members, (tmp_path / "old").open("wb") as stream:
         np.savez(stream, **members)

@@ -24,7 +24,6 @@ PACKAGES = [
     "blindsight.crypto",
     "blindsight.learn",
     "blindsight.rounds",
-    "blindsight.selective",
     "blindsight.audit",
     "blindsight.search",
     "blindsight.sift",
@@ -47,7 +46,7 @@ def test_the_verbs_are_at_the_door_and_load_when_asked_for():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.splitlines()
     assert loaded == "set()"
-    verbs = "load FederatedClassifier FederatedKMeans SelectiveClassifier PrivateHasher HammingIndex Gallery Sums"
+    verbs = "load FederatedClassifier FederatedKMeans FederatedNetwork PrivateHasher HammingIndex Gallery Sums"
     for name in f"{verbs} SymbolSift Verifier audit Ledger PrivacyStatement".split():
         assert f"'{name}'" in shown
         assert getattr(blindsight, name) is not None

@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 NUMERIC = [
     "src",
-    *(f"tests/{part}" for part in ("audit", "crypto", "data", "dp", "learn", "metrics", "search", "selective", "sift")),
+    *(f"tests/{part}" for part in ("audit", "crypto", "data", "dp", "learn", "metrics", "search", "sift")),
 ]
 AVX2 = {
     "ATEN_CPU_CAPABILITY": "avx2",

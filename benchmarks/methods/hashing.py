@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 
+from blindsight.papers.hashing.deep import ADSH, DPSH, DSH, HashNet
+from blindsight.papers.hashing.flipping import HammingBall, flip, paper_beta, record_beta
+from blindsight.papers.hashing.learners import KSH, LSH, SDH, SH
+from blindsight.papers.hashing.published import PITQ
 from blindsight.search.central import CentralHasher
 from blindsight.search.channels import best_design
 from blindsight.search.codebook import Codebook, shipped_codebook
 from blindsight.search.codes import pack
-from blindsight.search.deep import ADSH, DPSH, DSH, HashNet
-from blindsight.search.flipping import HammingBall, flip, paper_beta, record_beta
 from blindsight.search.function import HashLearner, LinearHash
-from blindsight.search.hashers import ITQ, KSH, LSH, SDH, SH
+from blindsight.search.itq import ITQ
 from blindsight.search.localmode import KEPT_APART, LocalHasher
-from blindsight.search.published import PITQ
 from blindsight.search.symbols import KaryResponse
 
 Floats = NDArray[np.float32]

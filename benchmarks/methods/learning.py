@@ -18,12 +18,11 @@ from blindsight.crypto.encoding import SlotPacking
 from blindsight.data.features import Standardiser
 from blindsight.dp.accounting import LaplaceLoss, epsilon_of, gaussian_sigma
 from blindsight.dp.mechanisms import GaussianMechanism
-from blindsight.learn import baselines
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.kmeans import FederatedKMeans
 from blindsight.learn.model import Attributes, Classes, Labels, decision_function
 from blindsight.learn.private import PrivateLearner, PublicSpace, Records, public_start, targets
-from blindsight.papers.dphe import PublishedClassifier, PublishedKMeans
+from blindsight.papers.dphe import PublishedClassifier, PublishedKMeans, baselines
 from blindsight.rounds import Privacy, Sums
 from blindsight.rounds.task import SLOT_BITS
 from blindsight.sums.terms import threshold

@@ -27,7 +27,7 @@ from phe import paillier
 from benchmarks.machine import measured
 from benchmarks.methods.processes import Clock, alone
 from blindsight.crypto.paillier import Keys, PublicKey, generate_keys, randomiser
-from blindsight.learn.comparison import compare
+from blindsight.papers.dphe.compare import cost_row
 from blindsight.sums import Session, Terms, make_terms, open_session
 from blindsight.sums.dphe import layout_of
 from blindsight.sums.masks import add_streams, agree, public_half
@@ -121,7 +121,7 @@ def dense(given: Round, *, seed: int, scheme: str, rounds: int) -> RoundAnswer:
     session = open_session(scheme, members=given.users, dimension=given.weights, fraction_bits=FRACTION_BITS)
     updates = {user: given.update(user) for user in given.users}
     results = [session.round(updates, number) for number in range(rounds)]
-    costs = [row for result in results for row in compare({scheme: result.cost})]
+    costs = [cost_row(scheme, result.cost) for result in results]
     return RoundAnswer(
         total=results[-1].values,
         places=np.arange(given.weights),

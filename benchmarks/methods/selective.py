@@ -10,8 +10,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -20,12 +18,19 @@ from numpy.typing import NDArray
 from benchmarks.methods.processes import Clock
 from blindsight.errors import UnknownNameError
 from blindsight.extras import Module, load_torch
-from blindsight.selective import ParameterServer, Participant, SelectiveTerms
-from blindsight.selective.methods import Centralised, FederatedAveraging, LocalOnly, NeverUpdated, SelectiveMethod
-from blindsight.selective.protection import Laplace, PublishedLaplace, Selection, Sharing, calibrate_participant
-from blindsight.selective.study import Model, Optimiser, PhotoStudy, Training, proven_methods, trainer_maker
-from blindsight.selective.timeline import MakeTrainer, Method, Photos, Schedule, Setting, train_initial
-from blindsight.selective.trainers import NetworkTrainer
+from blindsight.learn.training import NetworkTrainer
+from blindsight.papers.selective.days import MakeTrainer, Method, Photos, Schedule, Setting, train_initial
+from blindsight.papers.selective.methods import (
+    Centralised,
+    FederatedAveraging,
+    LocalOnly,
+    NeverUpdated,
+    NoisySums,
+    SelectiveMethod,
+)
+from blindsight.papers.selective.noise import Laplace, PublishedLaplace, Selection, Sharing
+from blindsight.papers.selective.protocol import ParameterServer, Participant, Upload, upload_bytes
+from blindsight.papers.selective.study import Model, Optimiser, PhotoStudy, Training, proven_methods, trainer_maker
 
 Curve = dict[str, NDArray[np.float64]]
 
@@ -106,12 +111,9 @@ def laplace(share: float) -> Sharing:
     return Sharing(share, "random", bound=GAMMA, noise=Laplace(PAPER_EPSILON))
 
 
-def _added_up(plan: Schedule, epsilon: float, clip: float) -> SelectiveMethod:
+def _added_up(plan: Schedule, epsilon: float, clip: float) -> NoisySums:
     """Return the line of which the server sees sums only, in which all participants share the noise."""
-    noise = calibrate_participant(
-        epsilon=epsilon, delta=DELTA, uploads=plan.turns(BATCH), clip=clip, among=len(plan.participants)
-    )
-    return SelectiveMethod("masks", Sharing(1.0, noise=noise), encrypted="masks", budget=epsilon)
+    return NoisySums("masks", "masks", clip=clip, epsilon=epsilon, rounds=plan.turns(BATCH))
 
 
 @dataclass(frozen=True)
@@ -203,13 +205,11 @@ class Steps:
         return [slice(start, start + size) for start in range(0, len(self.labels) - size + 1, size)]
 
 
-def both(given: Steps, *, seed: int, share: float, half: bool = False, journal: bool = False) -> Answer:
+def both(given: Steps, *, seed: int, share: float, half: bool = False) -> Answer:
     """Train the same network twice, block by block in turn; return CPU seconds, bytes and both results."""
-    with _one_thread(), TemporaryDirectory() as folder:
+    with _one_thread():
         plain = PlainLoop(given.network)
-        shared = SharedLoop(
-            given.network, Sharing(share, half=half), Path(folder) / "server" if journal else None, seed
-        )
+        shared = SharedLoop(given.network, Sharing(share, half=half), seed)
         seconds, served = [], []
         turns: list[tuple[str, PlainLoop | SharedLoop]] = [("plain", plain), ("shared", shared)]
         for photos in [given.blocks[0], *given.blocks]:  # the first to warm up
@@ -226,24 +226,22 @@ def both(given: Steps, *, seed: int, share: float, half: bool = False, journal: 
             "uploads": np.array(shared.uploads),
             "downloads": np.array(shared.downloads),
             "plain": plain.parameters(),
-            "shared": shared.close(),
+            "shared": shared.parameters(),
         }
 
 
-def receive(given: Steps, *, seed: int, share: float, journal: bool) -> Answer:
+def receive(given: Steps, *, seed: int, share: float) -> Answer:
     """Let a server receive uploads that were made before; return CPU and wall seconds of each."""
-    with _one_thread(), TemporaryDirectory() as folder:
-        made = SharedLoop(given.network, Sharing(share), None, seed)
+    with _one_thread():
+        made = SharedLoop(given.network, Sharing(share), seed)
         made.train(given.photos, given.labels)
-        server = ParameterServer(made.terms, made.initial, folder=Path(folder) / "server" if journal else None)
+        server = ParameterServer(made.initial)
         seconds = []
         for upload in made.sent:
             cpu, wall = time.process_time(), time.perf_counter()
             server.receive(upload)
             seconds.append((time.process_time() - cpu, time.perf_counter() - wall))
-        parameters = server.parameters
-        server.close()
-        return {"receive": np.array(seconds), "plain": made.close(), "shared": parameters}
+        return {"receive": np.array(seconds), "plain": made.parameters(), "shared": server.parameters}
 
 
 class PlainLoop:
@@ -274,45 +272,42 @@ class PlainLoop:
 class SharedLoop:
     """The same steps by one participant, which downloads everything and uploads a share after each, and a server."""
 
-    def __init__(self, network: Module, sharing: Sharing, folder: Path | None, seed: int) -> None:
-        """Begin with the network's parameters on the server, kept in the folder if there is one."""
+    def __init__(self, network: Module, sharing: Sharing, seed: int) -> None:
+        """Begin with the network's parameters on the server."""
         trainer = NetworkTrainer(network, learning_rate=RATE)
-        self.terms = SelectiveTerms.of(trainer.layout, run="cost", participants=("one",), batch=BATCH)
         self.initial = trainer.initial()
-        self.sent: list[bytes] = []
+        self.sent: list[Upload] = []
         self.downloads: list[int] = []
         self.server_seconds = 0.0
-        self._server = ParameterServer(self.terms, self.initial, folder=folder)
-        self._participant = Participant("one", self.terms, trainer, sharing, random_state=seed)
+        self._server = ParameterServer(self.initial)
+        self._participant = Participant("one", trainer, sharing, batch=BATCH, random_state=seed)
 
     @property
     def uploads(self) -> list[int]:
         """The bytes of every upload."""
-        return [len(upload) for upload in self.sent]
+        half = self._participant.sharing.half
+        return [upload_bytes(upload.update, half=half) for upload in self.sent]
 
     def train(self, photos: NDArray[np.uint8], labels: NDArray[np.int64]) -> None:
         """Download, train, upload and settle for each batch."""
         participant, server = self._participant, self._server
         participant.gather(photos, labels)
         while participant.ready:
-            request = participant.request()
-            begun = time.process_time()
-            answer = server.answer(request)
+            begun, down = time.process_time(), server.bytes_down
+            answer = server.answer(participant.version)
             answered = time.process_time()
-            participant.take(answer)
+            participant.take(answer, server.version)
             upload = participant.train()
             sent = time.process_time()
-            receipt = server.receive(upload)
+            server.receive(upload)
             self.server_seconds += answered - begun + time.process_time() - sent
-            participant.settle(receipt)
-            self.downloads.append(len(answer))
+            participant.settle(added=True)
+            self.downloads.append(server.bytes_down - down)
             self.sent.append(upload)
 
-    def close(self) -> NDArray[np.float32]:
-        """Return what the server learned, and let its folder go."""
-        parameters = self._server.parameters
-        self._server.close()
-        return parameters
+    def parameters(self) -> NDArray[np.float32]:
+        """Return what the server learned."""
+        return self._server.parameters
 
 
 @contextmanager

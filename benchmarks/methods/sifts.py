@@ -27,10 +27,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from blindsight.errors import InputError, PrivacyError
+from blindsight.papers.sensorsift.adversarial import AdversarialSift
 from blindsight.papers.sensorsift.cheats import Cheat, collinear_pair, low_digits, xor_hash
 from blindsight.rng import science
 from blindsight.sift.adaptive import share
-from blindsight.sift.adversarial import AdversarialSift
 from blindsight.sift.attackers import PAPER
 from blindsight.sift.certificate import certify
 from blindsight.sift.leace import Erasure, LeacePLS

@@ -10,8 +10,8 @@ from benchmarks.methods.hashing import RECORD_EPSILONS, Floats, Labels, PrivateC
 from benchmarks.pictures import Pictures, described, pictures, usable
 from benchmarks.suites.hash_tables import score_first
 from benchmarks.table import Cell, Found, Grid, Rows, Table, verdict
+from blindsight.papers.hashing.flipping import paper_beta, record_loss
 from blindsight.rng import science
-from blindsight.search.flipping import paper_beta, record_loss
 
 SIZES = (20_000, 20_000, 500)  # public, private, queries
 CALTECH_SIZES = (5_681, 2_496, 500)

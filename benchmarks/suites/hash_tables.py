@@ -14,9 +14,9 @@ from benchmarks.methods.hashing import CLAIMED_EPSILONS, Labels, Ranked, Searcha
 from benchmarks.pictures import described, drawn, pictures, usable
 from benchmarks.table import Ask, Claim, Found, Grid, Rows, Table, cpu, ratios, verdict
 from blindsight.errors import InputError
+from blindsight.papers.hashing.flipping import paper_beta, record_loss
 from blindsight.rng import science
 from blindsight.search.evaluation import Ranking, evaluate_codes, evaluate_distances
-from blindsight.search.flipping import paper_beta, record_loss
 
 LENGTHS = (12, 24, 32, 48)
 

@@ -15,11 +15,12 @@ from benchmarks.pictures import drawn, pictures, usable
 from benchmarks.results import Argument
 from benchmarks.table import Claim, Claims, Found, Grid, Rows, Table, Values, leads
 from blindsight.errors import InputError
+from blindsight.learn.protection import calibrate_record
+from blindsight.papers.selective.cost import compose_sharing
+from blindsight.papers.selective.days import Photos, Schedule, schedule_days, train_initial
+from blindsight.papers.selective.noise import Sharing, calibrate_participant
+from blindsight.papers.selective.study import Model, PhotoStudy, Training, trainer_maker
 from blindsight.rng import science
-from blindsight.selective.accounting import compose_sharing
-from blindsight.selective.protection import Sharing, calibrate_participant, calibrate_record
-from blindsight.selective.study import Model, PhotoStudy, Training, trainer_maker
-from blindsight.selective.timeline import Photos, Schedule, schedule_days, train_initial
 from blindsight.statement import rounded_up
 
 CLASSES = ("automobile", "truck", "dog", "cat")

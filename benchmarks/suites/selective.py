@@ -19,10 +19,11 @@ from benchmarks.table import Ask, Claim, Claims, Found, Table, Values, leads
 from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
 from blindsight.extras import Module, load_torch, seeded
+from blindsight.learn.modules import small_cnn
+from blindsight.learn.training import NetworkTrainer
+from blindsight.papers.selective.days import MakeTrainer, Photos
+from blindsight.papers.selective.softmax import SoftmaxTrainer
 from blindsight.rng import science
-from blindsight.selective.networks import small_cnn
-from blindsight.selective.timeline import MakeTrainer, Photos
-from blindsight.selective.trainers import NetworkTrainer, SoftmaxTrainer
 
 PARTICIPANTS = 10
 EPOCHS = {"digits": 30, "photos": 1}
@@ -171,7 +172,6 @@ EPOCH = 20_000  # photos
 VARIANTS: tuple[dict[str, Argument], ...] = (
     *(dict[str, Argument](share=share) for share in SHARES),
     {"share": 0.1, "half": True},
-    {"share": 0.1, "journal": True},
 )
 
 
@@ -221,7 +221,7 @@ COST = Benchmark(
     tasks=cost_tasks,
     methods=(
         *(Method("steps", "selective:both", arguments) for arguments in VARIANTS),
-        *Method.over("receive", "selective:receive", share=0.1, journal=(False, True)),
+        Method("receive", "selective:receive", {"share": 0.1}),
     ),
     tables=(
         Claims(
@@ -239,7 +239,7 @@ COST = Benchmark(
         Table(
             "Steps",
             {
-                f"share {one['share']:g}" + "".join(f", {name}" for name in ("half", "journal") if name in one): {
+                f"share {one['share']:g}" + "".join(f", {name}" for name in ("half",) if name in one): {
                     "method": "steps",
                     "exactly": one,
                 }
@@ -249,16 +249,13 @@ COST = Benchmark(
             f"MB up in an epoch of {EPOCH:,} photos = upload * {EPOCH / BATCH / 1e6} | "
             "plain, CPU ms a step = plain * 1e3 | "
             "ours, CPU ms a step = ours * 1e3 | participant to plain = ratio | with the server to plain = whole ratio",
-            "Ratios are medians over blocks of steps that were timed in turn. Half: values of 16 bits. Journal: the "
-            "server writes every upload to disk before it answers. Every step downloads about a dense update.",
+            "Ratios are medians over blocks of steps that were timed in turn. Half: values of 16 bits. "
+            "Every step downloads about a dense update.",
             more={"our steps a CPU second": {"figure": lambda result: 1 / result.score["ours"]}},
         ),
         Table(
             "A server receives an upload (share 0.1)",
-            {
-                "in memory": {"method": "receive", "journal": False},
-                "with a journal on disk": {"method": "receive", "journal": True},
-            },
+            {"in memory": {"method": "receive"}},
             " | CPU ms, median = receive cpu * 1e3 | wall ms, median = receive wall * 1e3",
         ),
     ),

@@ -29,7 +29,7 @@ from benchmarks.results import Result
 from benchmarks.table import Ask, Found, Grid, Rows, Table, Values, beside
 from blindsight.errors import InputError
 from blindsight.metrics import pub_loss
-from blindsight.sift.analysis import entanglement, regress
+from blindsight.papers.sensorsift.analysis import entanglement, regress
 from blindsight.sift.attackers import LOOKUP, MODERN, PAPER, RAW_CLASSIFIERS, Attacker, best_raw_accuracy
 from blindsight.sift.labels import verification_halves
 from blindsight.sift.trial import QUICK

@@ -8,11 +8,10 @@ if TYPE_CHECKING:
     from blindsight.data import Dataset, load
     from blindsight.dp import Ledger, census
     from blindsight.errors import BlindsightError
-    from blindsight.learn import FederatedClassifier, FederatedKMeans
+    from blindsight.learn import FederatedClassifier, FederatedKMeans, FederatedNetwork
     from blindsight.rounds import EarlyStopping, Privacy, Sums
     from blindsight.search import HammingIndex, PrivateHasher
     from blindsight.search.gallery import Gallery
-    from blindsight.selective import SelectiveClassifier
     from blindsight.sift import Verifier
     from blindsight.sift.sift import SymbolSift
     from blindsight.statement import PrivacyStatement
@@ -25,13 +24,13 @@ __all__ = [
     "EarlyStopping",
     "FederatedClassifier",
     "FederatedKMeans",
+    "FederatedNetwork",
     "Gallery",
     "HammingIndex",
     "Ledger",
     "Privacy",
     "PrivacyStatement",
     "PrivateHasher",
-    "SelectiveClassifier",
     "Sums",
     "SymbolSift",
     "Verifier",
@@ -46,13 +45,13 @@ _HOMES = {
     "EarlyStopping": "rounds",
     "FederatedClassifier": "learn",
     "FederatedKMeans": "learn",
+    "FederatedNetwork": "learn",
     "Gallery": "search.gallery",
     "HammingIndex": "search",
     "Ledger": "dp",
     "Privacy": "rounds",
     "PrivacyStatement": "statement",
     "PrivateHasher": "search",
-    "SelectiveClassifier": "selective",
     "Sums": "rounds",
     "SymbolSift": "sift.sift",
     "Verifier": "sift",
@@ -61,7 +60,7 @@ _HOMES = {
 }
 _ROOMS = (
     *("audit", "client", "crypto", "data", "dp", "learn"),
-    *("metrics", "report", "rounds", "search", "selective", "sift", "sums"),
+    *("metrics", "report", "rounds", "search", "sift", "sums"),
 )
 
 

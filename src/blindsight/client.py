@@ -21,7 +21,7 @@ loses the key loses the pictures, and nobody can help.
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
@@ -287,16 +287,18 @@ class Identity:
     role: str
     token: str = field(repr=False)
     key: str | None = field(default=None, repr=False)
+    head: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The newest head of the service's log that this principal has seen (`Client.seen`)."""
 
     @property
     def public_key(self) -> str | None:
         """The public key that belongs to an owner's private one, in hexadecimal: no secret."""
         return None if self.key is None else ExchangeKey(_bytes(self.key)).public.hex()
 
-    def save(self, path: AnyPath) -> None:
-        """Write it to a file that only its owner can read; one that is there is not overwritten."""
+    def save(self, path: AnyPath, *, update: bool = False) -> None:
+        """Write it to a file that only its owner can read; one that is there is overwritten only to `update` it."""
         path = as_path(path)
-        if path.exists():
+        if path.exists() and not (update and replace(Identity.load(path), head=self.head) == self):
             raise InputError(f"{path} is there already, and may hold a key. Name another file.")
         with atomic_writer(path, private=True) as stream:
             stream.write(json.dumps(asdict(self), indent=1).encode())
@@ -314,17 +316,11 @@ class Identity:
 
 
 def enrol(url: str, code: str, *, verify: "ssl.SSLContext | bool" = True, timeout: float = 30.0) -> Identity:
-    """Redeem a code: make a key here (of use to an owner), and the token that nobody else has seen. In place of a code
-    an owner of an earlier version gives their token; then only the key is new.
-    """
+    """Redeem a code: make a key here (of use to an owner), and the token that nobody else has seen."""
     key = ExchangeKey.generate()
     secret, named = key.secret_bytes().hex(), {"code": code, "public_key": key.public.hex()}
-    if code.startswith("blindsight_"):
-        with Client(url, code, key=secret, verify=verify, timeout=timeout) as client:
-            made, token = client.register_key(), code
-    else:
-        with Client(url, "", verify=verify, timeout=timeout) as client:
-            made, token = _with_token(client._send("POST", "/enrolment", named))
+    with Client(url, "", verify=verify, timeout=timeout) as client:
+        made, token = _with_token(client._send("POST", "/enrolment", named))
     return Identity(url, made.name, made.role, token, secret if made.role == "owner" else None)
 
 
@@ -358,14 +354,21 @@ class Client:
             trust_env=False,  # a proxy that the environment names would get the token
         )
         self._me: Principal | None = None
-        self._log_key: str | None = None
+        self._head: TreeHead | None = None
+        self._continued = False  # whether the log was shown to continue the head
         self._own_key = None if key is None else ExchangeKey(_bytes(key))
         self._owner_key = None if owner_key is None else _bytes(owner_key).hex()
 
     @classmethod
     def of(cls, identity: Identity, *, verify: "ssl.SSLContext | bool" = True, timeout: float = 30.0) -> Self:
-        """Return the client of an identity."""
-        return cls(identity.url, identity.token, key=identity.key, verify=verify, timeout=timeout)
+        """Return the client of an identity; the service's log must continue the head that it holds."""
+        client = cls(identity.url, identity.token, key=identity.key, verify=verify, timeout=timeout)
+        client._head = None if identity.head is None else TreeHead.from_dict(dict(identity.head))
+        return client
+
+    def seen(self, identity: Identity) -> Identity:
+        """Return an identity with the newest head that this client has seen, to be saved with `update`."""
+        return replace(identity, head=None if self._head is None else asdict(self._head))
 
     def __repr__(self) -> str:
         return f"Client({str(self._http.base_url)!r})"
@@ -433,11 +436,6 @@ class Client:
         """Measure how much is out about a person; the job's result has the readings."""
         return _read(Job, self._send("POST", f"{self._person(name)}/odometer"))
 
-    def register_key(self) -> Principal:
-        """Register this client's key where the service knows none; pictures of an earlier version are sealed for it."""
-        self._me = _read(Principal, self._send("PUT", "/me/key", {"public_key": self._secret.public.hex()}))
-        return self._me
-
     def add_frame(self, picture: bytes) -> str:
         """Send a picture's file, to be sealed for this owner's key; return its id."""
         return str(self._send("POST", f"{self._person()}/frames{self._expected()}", picture)["frame"])
@@ -492,8 +490,6 @@ class Client:
     def picture(self, frame: str) -> bytes:
         """Return one of this person's pictures as a PNG file, opened here."""
         answer = self._ask("GET", f"{self._person()}/frames/{_part(frame)}")
-        if answer.headers.get("content-type") == "image/png":  # of an earlier version, until a key is registered
-            return bytes(answer.content)
         return self._secret.open(bytes(answer.content), context=b"blindsight/picture.1 " + frame.encode())
 
     def delete_frame(self, frame: str) -> None:
@@ -561,6 +557,7 @@ class Client:
         come back without being charged again, give the receipt's position of the last release as `after`.
         """
         headers = {} if after is None else {"Last-Event-ID": str(int(after))}
+        before, newest = self._size() if after is None else int(after), -1
         path, patience = f"/v1/streams/{_part(person)}?every={float(every)!r}", self._httpx.Timeout(30.0, read=60.0)
         try:
             with self._http.stream("GET", path, headers=headers, timeout=patience) as response:
@@ -575,32 +572,56 @@ class Client:
                     elif name == "data" and kind == "end":
                         return
                     elif name == "data":
-                        yield self._checked(json.loads(text))
+                        given = self._checked(json.loads(text), person, max(before, newest - 1))
+                        newest = int(given.receipt["position"])  # the same event again repeats the last release
+                        yield given
         except self._httpx.HTTPError as error:
             raise ServiceError(f"the stream broke off ({type(error).__name__}). Come back with `after`.") from None
 
     def release(self, person: str, *, frames: Sequence[str] | None = None, latest: int | None = None) -> Release:
         """Get what this app's grant lets out of some frames of a person."""
-        named = None if frames is None else list(frames)
-        return self._checked(self._send("POST", "/releases", {"person": person, "frames": named, "latest": latest}))
+        named, before = None if frames is None else list(frames), self._size()
+        asked = {"person": person, "frames": named, "latest": latest}
+        return self._checked(self._send("POST", "/releases", asked), person, before)
 
     def release_each(
         self, latest: Iterable[tuple[str, int]]
     ) -> "list[Release | InputError | PrivacyError | ServiceError]":
         """Get what this app's grants let out of the latest few frames of several people, or why not, in one request."""
         asked = [{"person": person, "latest": count} for person, count in latest]
+        before = self._size()
         results = self._send("POST", "/releases/batch", {"releases": asked})["results"]
+        if len(results) != len(asked):
+            raise MessageError(f"the service answers {len(results)} of {len(asked)} releases.")
         return [
-            self._checked(one["release"]) if one["status"] == 200 else _refused(one["status"], str(one["error"]))
-            for one in results
+            self._checked(one["release"], str(about["person"]), before)
+            if one["status"] == 200
+            else _refused(one["status"], str(one["error"]))
+            for about, one in zip(asked, results, strict=True)
         ]
 
-    def _checked(self, answer: Mapping[str, Any]) -> Release:
+    def _size(self) -> int:
+        """Return the size of the log as it was seen last; the first time, the service proves that it goes on."""
+        if self._head is None or not self._continued:
+            self._head, self._continued = self.head(self._head), True
+        return self._head.size
+
+    def _checked(self, answer: Mapping[str, Any], person: str, before: int) -> Release:
+        """Return a release whose receipt is of this app, person and grant, and later than `before` entries."""
         given = _read(Release, answer)
-        (_, _, actor, action, _), head = check_receipt(given.receipt)
-        if (actor, action, head.key) != (self.me.id, "release", self._log_key or head.key):
-            raise MessageError("this receipt is about another release, or signed with another key than before.")
-        self._log_key = head.key
+        (position, _, actor, action, details), head = check_receipt(given.receipt)
+        try:
+            about = json.loads(details)
+            named = (about["app"], about["person"], about["grant"])
+        except (ValueError, TypeError, KeyError):
+            named = None
+        if (actor, action, named) != (self.me.id, "release", (self.me.name, person, given.grant)):
+            raise MessageError("this receipt is about another release.")
+        known = self._head
+        if position <= before or (known is not None and known.key != head.key):
+            raise MessageError("this receipt is about an earlier release, or signed with another key than before.")
+        if known is None or known.size < head.size:
+            self._head = head
         return given
 
     # --- for all ---
@@ -671,13 +692,18 @@ class Client:
         return _read(Run, self._get(f"/runs/{_part(name)}"))
 
     def head(self, since: TreeHead | None = None) -> TreeHead:
-        """Return the newest head of the service's log, which must be proven to continue an earlier one, if given."""
+        """Return the newest head of the service's log that this principal may see, which must be proven to continue an
+        earlier one, by default the newest that this client has seen.
+        """
+        since = self._head if since is None else since
         data = self._get(f"/log/consistency?first={0 if since is None else since.size}")
         head, proof = TreeHead.from_dict(data["head"]), [bytes.fromhex(part) for part in data["proof"]]
         before = (0, EMPTY) if since is None else (since.size, bytes.fromhex(since.root))
         continued = since is None or since.key == head.key
         if not continued or not consistent(*before, head.size, bytes.fromhex(head.root), proof):
             raise MessageError(f"the service's log does not continue {since}: it was cut or rewritten.")
+        if self._head is None or self._head.size <= head.size:
+            self._head = head
         return head
 
     def witness_head(self, head: Mapping[str, Any], proof: Sequence[str]) -> Mapping[str, Any]:

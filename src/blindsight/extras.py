@@ -1,10 +1,9 @@
 """Optional libraries: import one where it is needed, or name the extra that brings it; how numpy arrays meet torch."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ Tensor = Any
 """A torch.Tensor."""
 
 _COLOURS = 3
-_FLAT = 0.1  # of the typical deviation: a feature that hardly varies is noise, not to be blown up
 
 
 def require(module: str, *, extra: str, purpose: str) -> Any:
@@ -102,23 +100,3 @@ def seeded(generator: np.random.Generator | int, device: str) -> Iterator[None]:
         torch.default_generator.manual_seed(seed)
         torch.cuda.manual_seed(seed)
         yield
-
-
-def perceptron(widths: Sequence[int], device: str = "cpu") -> Module:
-    nn = load_torch().nn
-    layers = [part for size in pairwise(widths) for part in (nn.Linear(*size), nn.ReLU())]
-    return nn.Sequential(*layers[:-1]).to(device)
-
-
-def plain_layers(module: Module) -> tuple[list[NDArray[np.float32]], list[NDArray[np.float32]]]:
-    """Return the weights (inputs, outputs) and the biases of a perceptron's layers."""
-    linear = [layer for layer in module if hasattr(layer, "weight")]
-    weights = [np.ascontiguousarray(layer.weight.detach().cpu().numpy().T) for layer in linear]
-    return weights, [layer.bias.detach().cpu().numpy().copy() for layer in linear]
-
-
-def mean_and_scale(X: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return mean and scale of every feature; the scale is never 0, even of constant features."""
-    variance = X.var(axis=0, dtype=np.float64)
-    scale = np.sqrt(variance + _FLAT**2 * (variance.mean() or 1.0))
-    return X.mean(axis=0, dtype=np.float64).astype(np.float32), scale.astype(np.float32)

@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from blindsight.audit import index_audit, membership, selective_audit, sift_audit
+from blindsight.audit import index_audit, membership, network_audit, sift_audit
 from blindsight.audit.finding import WORKS, Finding, Verdict
 from blindsight.audit.subject import laplace
 from blindsight.crypto.wire import decode
@@ -27,22 +27,24 @@ from blindsight.data import load
 from blindsight.data.features import Standardiser
 from blindsight.extras import require, seeded
 from blindsight.learn.linear import LinearTraining
+from blindsight.learn.training import Batch, NetworkTrainer
 from blindsight.papers import portraits
 from blindsight.papers.dphe.attacks import attack_schemes, attack_singles, leaky_cases
 from blindsight.papers.dphe.coalitions import findings, play
-from blindsight.papers.hashing.mechanisms import phashing_run
+from blindsight.papers.hashing.learners import SDH, KernelHash
+from blindsight.papers.hashing.mechanisms import anchors_finding, phashing_run
 from blindsight.papers.selective import gradients
+from blindsight.papers.selective.cost import compose_sharing, sharing_statement
+from blindsight.papers.selective.days import Photos
+from blindsight.papers.selective.noise import Sharing, calibrate_participant
+from blindsight.papers.selective.protocol import Participant
+from blindsight.papers.selective.softmax import SoftmaxTrainer
+from blindsight.papers.selective.uploads import play as play_uploads
 from blindsight.search.building import BuildOptions, build_gallery
 from blindsight.search.gallery import Gallery, Source
-from blindsight.search.hashers import SDH, KernelHash
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.releases import Book
 from blindsight.search.symbols import KaryResponse
-from blindsight.selective import Participant
-from blindsight.selective.accounting import compose_sharing, sharing_statement
-from blindsight.selective.protection import Sharing, calibrate_participant
-from blindsight.selective.timeline import Photos
-from blindsight.selective.trainers import NetworkTrainer, SoftmaxTrainer
 from blindsight.sift.attackers import PAPER
 from blindsight.sift.sift import LinearSift
 from blindsight.sift.verificationset import VerificationSet
@@ -311,7 +313,7 @@ def _uploads(attack: str, *, batch: int = 16, chosen: bool = False, optimiser: s
         make: Any = partial(SoftmaxTrainer, standardiser=scales, classes=classes, learning_rate=0.1)
         if optimiser is not None:
             make = partial(NetworkTrainer, _perceptron(width, hidden, classes), batch=batch, optimiser=optimiser)
-        server = selective_audit.Server(make, drawn(np.arange(400 if optimiser else 40) % classes), classes)
+        server = network_audit.Server(make, Batch(*drawn(np.arange(400 if optimiser else 40) % classes)), classes)
         weights = 0.1 * rng.normal(size=server.layout.dimension).astype(np.float32)
         if optimiser is not None:
             weights = make(record_noise=None).initial()
@@ -319,9 +321,9 @@ def _uploads(attack: str, *, batch: int = 16, chosen: bool = False, optimiser: s
         sharing = Sharing(1.0, select="largest" if weak else "random", noise=noise)
         cost = compose_sharing(sharing, dimension=server.layout.dimension, uploads=6, delta=1e-5)
         if chosen:
-            weights = selective_audit.chosen_weights(server, weights)
-        seen = selective_audit.play(server, own, sharing, weights, batch=batch, uploads=people if optimiser else 120)
-        found = getattr(selective_audit, attack)(server, seen, weights="uploads", statement=sharing_statement(cost))
+            weights = network_audit.chosen_weights(server, weights)
+        seen = play_uploads(server, own, sharing, weights, batch=batch, uploads=people if optimiser else 120)
+        found = getattr(network_audit, attack)(server, seen, weights="uploads", statement=sharing_statement(cost))
         last: Finding = found if isinstance(found, Finding) else found[-1]
         return last
 
@@ -453,7 +455,7 @@ def _anchors(weak: bool) -> Finding:
     private, public = (rng.normal(size=(200, 8)).astype(np.float32) for _ in range(2))
     function = SDH(8, anchors=20, random_state=0).fit(private if weak else public, rng.integers(0, 3, 200)).function_
     assert isinstance(function, KernelHash)
-    return index_audit.anchors_finding(function, private)
+    return anchors_finding(function, private)
 
 
 # Sifts

@@ -43,12 +43,11 @@ from blindsight.crypto.wire import decode, encode
 from blindsight.data.features import Standardiser
 from blindsight.errors import BlindsightError, MessageError, PrivacyError
 from blindsight.extras import require
+from blindsight.learn.protection import RecordGaussian
+from blindsight.papers.selective.noise import ParticipantGaussian, Sharing, SparseUpdate
+from blindsight.papers.selective.protocol import LARGEST_PARAMETER, Participant
+from blindsight.papers.selective.softmax import SoftmaxTrainer
 from blindsight.rng import science, system_bytes
-from blindsight.selective import Participant, SelectiveTerms, Sharing
-from blindsight.selective.codec import LARGEST_PARAMETER, SparseUpdate, encode_sparse
-from blindsight.selective.protection import ParticipantGaussian, RecordGaussian
-from blindsight.selective.terms import Answer
-from blindsight.selective.trainers import SoftmaxTrainer
 from blindsight.statement import find_line
 from blindsight.sums import HIDING_SCHEMES, OWN_SCHEMES, SPARSE_SCHEMES, Aggregator, KeyGenerator, Member, bfv, masks
 from blindsight.sums.dphe import Permutations, Shards, SparseAdder, SparseSum, layout_of, read_key
@@ -763,17 +762,16 @@ def _seen(noise: RecordGaussian | ParticipantGaussian, weight: float, feature: f
     standardiser = Standardiser(np.zeros(size), np.ones(size))
     per_record = noise if isinstance(noise, RecordGaussian) else None
     trainer = SoftmaxTrainer(standardiser=standardiser, classes=2, learning_rate=0.1, batch=2, record_noise=per_record)
-    terms = SelectiveTerms.of(trainer.layout, run="audit", participants=(VICTIM,), batch=count)
-    participant = Participant(VICTIM, terms, trainer, Sharing(0.5, select="random", noise=noise), random_state=1)
+    sharing = Sharing(0.5, select="random", noise=noise)
+    participant = Participant(VICTIM, trainer, sharing, batch=count, random_state=1)
     photos = rng.uniform(-1, 1, (count, size)).astype(np.float32)
     photos[3] = feature
     participant.gather(photos, np.arange(count) % 2)
     weights = np.zeros(trainer.layout.dimension, dtype=np.float32)
     weights[2] = weight
-    body = encode_sparse(SparseUpdate(weights.size, np.arange(weights.size), weights))
     try:
-        participant.take(encode(Answer(terms.digest, VICTIM, 0, 0, b"", body)))
-        return f"{len(participant.train())} bytes"
+        participant.take(SparseUpdate(weights.size, np.arange(weights.size), weights), 0)
+        return f"{participant.train().update.indices.size} values"
     except BlindsightError as error:
         return f"{type(error).__name__}: {error}"
 

@@ -29,16 +29,18 @@ from blindsight.audit.subject import (
 )
 from blindsight.data.features import Standardiser
 from blindsight.dp.mechanisms import GaussianMechanism, LaplaceMechanism
+from blindsight.learn.protection import RecordGaussian, calibrate_record
+from blindsight.papers.hashing.flipping import HammingBall, record_beta
 from blindsight.papers.hashing.mechanisms import complements, flipping
 from blindsight.papers.selective.mechanisms import one_upload
+from blindsight.papers.selective.noise import Selection, Sharing, calibrate_participant
+from blindsight.papers.selective.protocol import Trainer
+from blindsight.papers.selective.softmax import SoftmaxTrainer
 from blindsight.rng import ByteSource, science
 from blindsight.search.central import CentralHasher
 from blindsight.search.codes import Codes
-from blindsight.search.flipping import HammingBall, record_beta
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.symbols import KaryResponse, SubsetSelection
-from blindsight.selective.protection import RecordGaussian, Selection, Sharing, calibrate_participant, calibrate_record
-from blindsight.selective.trainers import SoftmaxTrainer, Trainer
 from blindsight.sums.noise import NoisePlan
 
 _SEED = 0  # of synthetic records, public features and places

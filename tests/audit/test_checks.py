@@ -263,14 +263,14 @@ def test_what_is_not_there_or_no_artefact(tmp_path):
         (written(tmp_path / "empty", "notes.txt", "hello"), "nothing"),
         (tmp_path / "empty" / "notes.txt", r"notes\.txt"),
         (written(tmp_path / "clusters", "model.npz", ""), r"run\.json"),
-        (written(tmp_path / "both", "gallery.json", "{}"), "run, index"),
+        (written(tmp_path / "both", "gallery.npz", ""), "run, index"),
     ]:
         with pytest.raises(InputError, match=word):
             audited_path(path)
 
 
 def test_artefacts_are_recognised(tmp_path):
-    for kind, name in (("run", "run.json"), ("index", "gallery.json"), ("sift", "sift.npz")):
+    for kind, name in (("run", "run.json"), ("index", "gallery.npz"), ("sift", "sift.npz")):
         folder = written(tmp_path / kind, name, "{}")
         assert recognise(folder) == Target(kind, folder)
     sift = tmp_path / "sift"
@@ -278,6 +278,8 @@ def test_artefacts_are_recognised(tmp_path):
         recognise(sift / "sift.npz")
     written(sift, "origin.npz", "")
     assert recognise(sift / "sift.npz") == Target("sift", sift, sift / "sift.npz")
+    with pytest.raises(CorruptFileError, match=r"gallery\.json"):
+        recognise(written(tmp_path / "older", "gallery.json", "{}"))
     with pytest.raises(InputError, match="learn network --record"):  # of a network it is not said how it was learned
         recognise(written(tmp_path / "network", "network.npz", ""))
 

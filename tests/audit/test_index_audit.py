@@ -146,7 +146,7 @@ def test_a_public_byte_that_depends_on_pictures_is_found_out(indexes, monkeypatc
             Releases,
             "release",
             lambda store, ids, X, versions, names: release(
-                store, ids, X, versions=store._mechanism.basis(X)[:, None], names=names
+                store, ids, X, versions=store._mechanism.hasher.true_symbols(X)[:, None], names=names
             ),
         )
     (check,) = (one for one in plan_index(indexes / "local", random_state=0).checks if one.name == "public bytes")

@@ -70,8 +70,8 @@ def test_proven_claims_stand_and_tight_ones_are_nearly_reached(name):
 def test_networks_with_noise_per_record_are_audited_as_well():
     """With the noise that epsilon 1 takes and, planted, with a twentieth of it."""
     pytest.importorskip("torch")
-    from blindsight.selective.networks import head
-    from blindsight.selective.trainers import NetworkTrainer
+    from blindsight.learn.modules import head
+    from blindsight.learn.training import NetworkTrainer
 
     def trainer(share):
         def new(noise, source):

@@ -26,8 +26,8 @@ from benchmarks.suites.hash_tables import (
 from benchmarks.table import Found, verdict
 from blindsight.data.catalogue import CatalogueEntry
 from blindsight.errors import InputError
+from blindsight.papers.hashing.published import PHashing
 from blindsight.search.codes import hamming, pack
-from blindsight.search.published import PHashing
 from tests.benchmarks.conftest import posed, tables
 
 

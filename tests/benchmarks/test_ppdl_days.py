@@ -9,7 +9,7 @@ from benchmarks.methods import selective
 from benchmarks.results import Result
 from benchmarks.suites import ppdl_days
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.selective.protection import ParticipantGaussian, RecordGaussian
+from blindsight.learn.protection import RecordGaussian
 from tests.benchmarks.conftest import posed, tables
 
 
@@ -47,8 +47,8 @@ def test_lines_are_what_their_arguments_say():
     assert isinstance(lines("photo", epsilon=2.0, clip=3.0)[-1].sharing.noise, RecordGaussian)
     assert lines("participant", epsilon=2.0, clip=3.0)[-1].sharing.noise.clip == 3.0
     shared = lines("masks", epsilon=2.0, clip=3.0)[-1]
-    assert isinstance(shared.sharing.noise, ParticipantGaussian)
-    assert (shared.sharing.noise.among, shared.encrypted) == (3, "masks")
+    assert (shared.scheme, shared.clip, shared.epsilon) == ("masks", 3.0, 2.0)
+    assert shared.rounds == study.schedule.turns(selective.BATCH)
     reference, fedavg = lines("fedavg-bytes", server_rate=3.0)
     assert (fedavg.as_bytes_of, fedavg.server_rate) == (reference.name, 3.0)
     with pytest.raises(UnknownNameError, match="line"):

@@ -65,13 +65,13 @@ def steps():
 
 def test_with_everything_shared_both_loops_learn_the_same_bit_for_bit():
     problem = steps()
-    answer = selective.both(problem.given, seed=0, share=1.0, journal=True)
+    answer = selective.both(problem.given, seed=0, share=1.0)
     assert np.array_equal(answer["plain"], answer["shared"])
     assert answer["seconds"].shape == (2, 2)
     figures = problem.score(answer)
     assert figures["difference"] == 0
     assert 1 < figures["of dense"] < 1.01
-    received = problem.score(selective.receive(problem.given, seed=0, share=0.1, journal=True))
+    received = problem.score(selective.receive(problem.given, seed=0, share=0.1))
     assert received["difference"] == 0  # a server that only receives comes to the same parameters
     assert received["receive wall"] > 0
     with pytest.raises(InputError, match="both"):

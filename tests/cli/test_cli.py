@@ -41,12 +41,12 @@ def test_an_option_with_one_value_is_given_once(again, blindsight):
     "words",
     [
         ["learn", "classifier", "--epsilon", "nan", "--delta", "1e-5", "--unit", "record", "--clip", "1"],
-        ["learn", "compare", "--epsilon", "1", "--delta", "NaN"],
+        ["papers", "dphe", "compare", "--epsilon", "1", "--delta", "NaN"],
         ["search", "build", "photos", "--epsilon", "nan"],
         ["ledger", "show", "privacy.ledger", "--delta", "nan"],
         ["sift", "verify", "out/sift", "--threshold", "nan"],
     ],
-    ids=lambda words: " ".join(words[:2]),
+    ids=lambda words: " ".join(words[:3]),
 )
 def test_what_is_not_a_number_is_refused_by_the_options_name(words, blindsight):
     said = blindsight(*words, code=2).err
@@ -140,7 +140,7 @@ def test_list_tells_what_is_here(blindsight):
     said = blindsight("data", "list").out
     assert "bundled" in said
     assert "{" not in said
-    assert "blindsight data fetch cifar10" in blindsight("data", "info", "cifar10", code=1).err
+    assert "blindsight papers fetch cifar10" in blindsight("data", "info", "cifar10", code=1).err
 
 
 def test_info_describes_faces(blindsight):
@@ -245,12 +245,12 @@ def files_in(folder):
         ["demo"],
         ["learn", "classifier"],
         ["learn", "cluster"],
-        ["learn", "selective"],
+        ["papers", "selective", "days"],
         ["search", "build", "digits", "--mode", "open"],
-        ["search", "compare"],
-        ["sift", "matrix"],
+        ["papers", "hashing", "compare"],
+        ["papers", "sensorsift", "matrix"],
     ],
-    ids=lambda words: " ".join(words[:2]),
+    ids=lambda words: " ".join(words[:3]),
 )
 def test_where_nothing_can_be_written_is_found_before_any_work(words, tmp_path, blindsight):
     (tmp_path / "file").touch()

@@ -1,4 +1,4 @@
-"""`blindsight papers claims` as a stranger meets it: a table, a document, a private report, and sentences."""
+"""`blindsight papers` as a stranger meets it: a table, a document, a private report, and sentences."""
 
 import json
 from functools import partial
@@ -107,3 +107,16 @@ def test_an_auditor_that_fails_its_own_test_writes_nothing(few_checks, tmp_path,
     monkeypatch.setattr(claims, "self_test", lambda runs: SelfTest(sound, sound))
     assert "the auditor failed its own test" in blindsight("papers", "claims", "--out", tmp_path, code=1).err
     assert list(tmp_path.glob("*.json")) + list(tmp_path.glob("*.html")) == []
+
+
+def test_dphe_is_compared_with_its_baselines(tmp_path, blindsight):
+    few = ["-n", 300, "--components", 15, "--owners", 3, "--rounds", 2, "--key-bits", 2048]
+    asked = ["papers", "dphe", "compare", *few, "--epsilon", 0.2, "--delta", 0.05, "--out", tmp_path / "out", "--json"]
+    found = blindsight(*asked).document
+    methods = {row["method"]: row for row in found["methods"]}
+    assert {"plain", "dphe", "block-dphe", "bfv", "masks", "pooled", "local", "prr10", "ra12"} == set(methods)
+    assert methods["prr10"]["statement"]["claim"]["why_it_fails"]
+    assert {row["scheme"] for row in found["costs"]} == {"plain", "dphe", "block-dphe", "bfv", "masks"}
+    page = Path(found["report"]).read_text()
+    for part in ("DPHE and its baselines", "prr10", "nobody holds a key"):
+        assert part in page

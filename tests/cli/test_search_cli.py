@@ -90,15 +90,16 @@ def test_folder_of_pictures_is_known_by_name(digits, tmp_path, blindsight, monke
 
 
 def test_compare_names_claim_and_proof(tmp_path, blindsight):
-    asked = ["search", "compare", "-n", 400, "--queries", 40, "--epsilons", "1,4", "--bits", 16, "--out", tmp_path]
-    said = blindsight(*asked, "--methods", "ITQ; PHashing (ITQ); codebook").out
+    asked = ["papers", "hashing", "compare"]
+    how = ["-n", 400, "--queries", 40, "--epsilons", "1,4", "--bits", 16, "--out", tmp_path]
+    said = blindsight(*asked, *how, "--methods", "ITQ; PHashing (ITQ); codebook").out
     assert "epsilon = 4" in said  # claimed
     assert "nothing" in said  # proven of it
     assert (tmp_path / "report.html").stat().st_mode & 0o077 == 0
     page = (tmp_path / "report.html").read_text()
     assert "Searching without showing" in page
     assert "It fails:" in page
-    assert "'1,two'" in blindsight("search", "compare", "--epsilons", "1,two", code=2).err
+    assert "'1,two'" in blindsight(*asked, "--epsilons", "1,two", code=2).err
 
 
 @pytest.mark.parametrize(

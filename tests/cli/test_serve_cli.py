@@ -178,10 +178,12 @@ def test_missing_extra_is_named(tmp_path, blindsight, monkeypatch):
 @pytest.fixture
 def known(tmp_path):
     """The folder of a service with an operator, made without starting it."""
+    from blindsight.service.log import open_log
     from blindsight.service.principals import Principals
     from blindsight.service.store import open_database
 
     with closing(open_database(f"sqlite:///{tmp_path / 'service' / 'service.db'}")) as database:
+        open_log(tmp_path / "service", database)
         Principals(database).first_run()
     return tmp_path / "service"
 
@@ -196,7 +198,25 @@ def test_tokens_are_made_listed_replaced_and_revoked(known, blindsight, token_co
     assert (operator["name"], operator["expires"], operator["revoked"]) == ("operator", "", "")
     assert (ann["name"], bool(ann["expires"]), bool(ann["revoked"])) == ("ann", True, True)
     assert "token" not in ann
-    assert blindsight("verify-log", "--folder", known, "--json").document["entries"] == 3
+    assert blindsight("verify-log", "--folder", known, "--json").document["entries"] == 4
+
+
+def test_a_code_made_on_the_machine_ends_cameras_and_grants(tmp_path, token_command):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "service"))
+    from smallservice import Cast, granted, open_service
+
+    gateway = open_service(tmp_path / "service")
+    cast = Cast(gateway, apps="X")
+    camera = gateway.add_device(cast.ann, "door")[1]
+    granted(gateway, cast, frames=2)
+    gateway.close()
+    token_command("enrol", "Ann")
+    gateway = open_service(tmp_path / "service")
+    assert gateway.authenticate(cast.ann_token) is None
+    assert gateway.authenticate(str(camera)) is None
+    assert [one.standing for one in gateway.grants(cast.ann)] == ["revoked"]
+    assert gateway.keys.open_epochs() == {}
+    gateway.close()
 
 
 def test_a_change_that_is_refused_leaves_no_entry(known, blindsight, token_command):
@@ -204,7 +224,7 @@ def test_a_change_that_is_refused_leaves_no_entry(known, blindsight, token_comma
     assert "is taken" in token_command("create", "operator", "app", code=2)["error"]
     assert "slashes" in token_command("create", "a/b", "owner", code=2)["error"]
     assert "Did you mean 'operator'?" in token_command("enrol", "operater", code=2)["error"]
-    assert blindsight("verify-log", "--folder", known, "--json").document["entries"] == 0
+    assert blindsight("verify-log", "--folder", known, "--json").document["entries"] == 1  # of before
 
 
 @pytest.mark.parametrize("words", [["token", "list"], ["token", "create", "ann", "owner"], ["verify-log"]])
@@ -230,27 +250,27 @@ def tamper(folder, *statements):
 def test_verify_log_finds_entries_cut_off_by_a_noted_head_and_edited_ones(logged, blindsight):
     asked = ["verify-log", "--folder", logged]
     head = blindsight(*asked, "--json").document["head"]
-    tamper(logged, "DROP TRIGGER log_keeps_rows", "DELETE FROM log WHERE position = 4")
+    tamper(logged, "DROP TRIGGER log_keeps_rows", "DELETE FROM log WHERE position = 5")
     blindsight(*asked, code=1)  # the folder remembers its newest head
     (logged / "log.head").unlink()
     blindsight(*asked)  # a shorter history is whole in itself
     blindsight(*asked, "--head", head, code=1)
-    edit = "UPDATE log SET details = replace(details, '\"b\"', '\"x\"') WHERE position = 2"
+    edit = "UPDATE log SET details = replace(details, '\"b\"', '\"x\"') WHERE position = 3"
     tamper(logged, "DROP TRIGGER log_keeps_content", edit)
     said = blindsight(*asked, code=1).out
-    assert "entry 2 was altered" in said
-    assert "1 entries before hold" in said
-    assert blindsight(*asked, "--json", "--head", head, code=1).document["broken_at"] == 2
+    assert "entry 3 was altered" in said
+    assert "2 entries before hold" in said
+    assert blindsight(*asked, "--json", "--head", head, code=1).document["broken_at"] == 3
 
 
 def test_verify_log_checks_an_export(logged, tmp_path, blindsight):
-    from blindsight.service.log import AuditLog
+    from blindsight.service.log import open_log
     from blindsight.service.store import open_database
 
     export = tmp_path / "log.jsonl"
     with closing(open_database(f"sqlite:///{logged / 'service.db'}")) as database, export.open("w") as stream:
-        AuditLog(database).export(stream)
+        stream.writelines(open_log(logged, database).export())
     blindsight("verify-log", export)
     export.write_text(export.read_text().replace('"name": "c"', '"name": "z"'))
-    assert blindsight("verify-log", export, "--json", code=1).document["broken_at"] == 3
+    assert blindsight("verify-log", export, "--json", code=1).document["broken_at"] == 4
     blindsight("verify-log", tmp_path / "none.jsonl", code=1)

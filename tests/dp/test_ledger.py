@@ -263,6 +263,21 @@ def test_an_older_copy_is_noticed_by_its_head(tmp_path):
     assert in_memory().head is None
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_ledger_of_another_version_is_refused_and_stays(tmp_path, whole):
+    """Taken for an empty one it would let everything be spent once more."""
+    path, older = tmp_path / "ledger", {**HEADER, "version": HEADER["version"] - 1}
+    with Journal(path, header=older).locked() as real:
+        before = real.read_bytes() if whole else b'{"scope": "photos", "epsilon": 0.9}\n'
+        real.write_bytes(before)
+    for readonly in (True, False):
+        with pytest.raises(CorruptFileError, match="ledger"):
+            Ledger(path, readonly=readonly)
+    with pytest.raises(CorruptFileError, match="version" if whole else "record"):
+        limited(1.0, path=path)
+    assert path.read_bytes() == before
+
+
 def test_after_a_failed_append_nothing_is_released_or_spent(tmp_path, monkeypatch):
     path = tmp_path / "ledger"
     ledger = limited(1.0, path=path)

@@ -18,7 +18,7 @@ from blindsight.rng import seeded_bytes
 from blindsight.search import central
 from blindsight.search.central import CentralHasher, in_directions, sum_of_products, sum_of_rows, sum_with_signs
 from blindsight.search.codes import hamming
-from blindsight.search.hashers import ITQ
+from blindsight.search.itq import ITQ
 from blindsight.search.private import PrivateHasher
 
 FALSE_ALARM = 1e-7

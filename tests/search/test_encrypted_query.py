@@ -37,8 +37,8 @@ from blindsight.search.encrypted_query import (
     told_bits,
 )
 from blindsight.search.gallery import Gallery, Source
-from blindsight.search.hashers import ITQ
 from blindsight.search.index import HammingIndex
+from blindsight.search.itq import ITQ
 
 BITS = 16
 IMAGES = load("digits", count=200).images

@@ -1,8 +1,6 @@
 """The embedded indexes: conformance, lists that are tuned to a recall, files that are whole or refused."""
 
-import base64
 import threading
-import zlib
 
 import faiss
 import numpy as np
@@ -338,44 +336,14 @@ def test_a_file_of_another_nature_is_refused(tmp_path):
             HammingIndex.load(nothing)
 
 
-OLD_CODES = (  # as version 0.1 wrote them, compressed
-    "c-p0qy-rm@5XTQ-Lael+(87~bSP`-xvtLGok6=%T*`1w*6R-DNJ?AEn>ur1hD;pC_I(!RTdP)*1pMeH<;X-mMqfW8&^`F^aCQRCC?AwFGq0Rvv"
-    "tyNWZRi13m&bPk(x=5D?XRlsA`TXYL?vI_XPx<rHqwjA&eA(5H7R|dn)4Zq~>>~BecHP7d=kIAc<l>?U?a=2yKyKVA{e0+(@FSt0Omc<oIG6L;"
-    "#7~QOZ-1Gyo^WWpo5EtXyhOwCjLMQvb6$4zhyEttliRi2&xJ0fp32|swkwn_a?YjHCWT<YNSnZE<rPmTgfyfa^AwHsk|!<=`UFBo4caPYLQ*!E"
-    "rXaPkrhKUp$II4^IYtl~MijwG5==5cCKBl+6naujdjd_|M5LsF5yzx5Cg(N=iy|ro-T_FuqX@^tAI<?I3@+@5L;GYrqC*k@RvBhw42hwO8m-MY"
-    "@GLX17>G$C4UwE>l0$S5^8r<}TrR77TU&p8T~(W#v+Cb$edRY+{=r|)|2zp;{fGSqIVhyy"
-)
-OLD_SYMBOLS = (
-    "c-oatJ5B>J6kLP|P;!ICB|^gc{9Obc9S5KY2-#kntVnhv*+E3nwse#<9D^GmrKAfj7vL1wArw%NDLnH$e&f-@x~Y79GYEMU_I@MFva@tVT<%>j"
-    "-WK!Mmz~}zet4AT{ptDOs6V~<JpTxHyZbYA8+Xugj{J0_+o4B?IjUMS8QCVp>ltb%VLS;wYT8B5TNCQG@k{S#C+RR9+mv%s%aq{<YB~4GRh(Mq"
-    "yiIxd+XBYZ+tO(RjA+T25mtjHT!SP<!An_5PK_3haO$vPN=jxi<(y&aI8)eYY*1=cSL+nu^j8C79XAqOSs36_2qy|Cz|uk)K}%r`;fh%bRF@72"
-    "Sglz69t06ufK(E7U6-w}`G^0DtrhoHyuIfB7a>V-Tm"
-)
-
-
-@pytest.mark.parametrize("mmap", [False, True])
-@pytest.mark.parametrize("verify", [False, True])
-def test_indexes_of_version_0_1_are_read(tmp_path, mmap, verify):
-    for name, text in (("codes", OLD_CODES), ("symbols", OLD_SYMBOLS)):
-        (tmp_path / name).write_bytes(zlib.decompress(base64.b85decode(text)))
-    codes = HammingIndex.load(tmp_path / "codes", mmap=mmap, verify=verify)
-    assert codes.ids.tolist() == ["ä", "b", "c"]
-    assert codes.codes.tolist() == [[1, 2, 16], [255, 0, 0], [7, 7, 112]]
-    codes.add(["d"], np.array([[0, 0, 1]], dtype=np.uint8))
-    symbols = SymbolIndex.load(tmp_path / "symbols")
-    assert symbols.search([[0.1, 0.2, 0.1, 0.6]], 3).ids.tolist() == [[6, 7, 5]]
-
-
-def test_damaged_indexes_of_version_0_1_are_refused(tmp_path):
-    whole, path = zlib.decompress(base64.b85decode(OLD_CODES)), tmp_path / "codes"
-    sections = 9 * 64  # where the first begins
-    damaged = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in (30, 70, 300, sections, sections + 8)]
-    for content in (*damaged, whole[:40], whole[:-1], whole + b"\0"):
-        path.write_bytes(content)
-        with pytest.raises(CorruptFileError):
-            HammingIndex.load(path)
-    with pytest.raises(CorruptFileError):
-        SymbolIndex.load(path)
+@pytest.mark.parametrize("kind", [HammingIndex, SymbolIndex])
+def test_an_index_of_an_older_version_is_refused_and_stays(tmp_path, kind):
+    path = tmp_path / "index"
+    path.write_bytes(b"blindsight index\1\0\0\0" + bytes(200))
+    before = path.read_bytes()
+    with pytest.raises(CorruptFileError, match="index"):
+        kind.load(path)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from blindsight.dp.accounting import BoundedLoss
 from blindsight.dp.ledger import EQUAL_CONTENTS, Ledger
-from blindsight.errors import BudgetExceededError, InputError, StorageError
+from blindsight.errors import BudgetExceededError, CorruptFileError, InputError, StorageError
 from blindsight.files import read_arrays, write_arrays
+from blindsight.papers.hashing.learners import LSH
+from blindsight.papers.hashing.published import PHashing
 from blindsight.rng import system_bytes
-from blindsight.search.hashers import LSH
-from blindsight.search.published import PHashing
-from blindsight.search.releases import Releases, digests_of, erase_releases, uncounted_releases
+from blindsight.search.releases import Releases, check_store, erase_releases
 
 SCOPE = "album"
 
@@ -122,28 +122,23 @@ def test_versions_tell_an_edit_from_another_machines_rounding(path):
             store.release([1, 2], rows(1, 2), versions=wrong)
 
 
-def test_a_store_of_version_01_goes_on(tmp_path):
-    """It compared what a release depends on; nothing is drawn again because of the new way to compare."""
-    file, mechanism, wanted = tmp_path / "r.npz", Parity(), np.array([1, 2])
-    key, X = bytes(32), rows(1, 2)
-    codes = mechanism.release(X)
-    digests = digests_of(key, np.array([1, 0], dtype="<i8"), ["1\0", "2\0"])
-    arrays = {
-        "key": np.frombuffer(key, dtype=np.uint8),
-        "ids": wanted,
-        "digests": digests,
-        "counts": np.ones(2, dtype=np.int64),
-        "kept": np.ones(2, dtype=np.bool_),
-        "codes": codes,
-        "contents": digests,
-        "content_counts": np.ones(2, dtype=np.int64),
-    }
-    write_arrays(file, "blindsight/releases.1", {"mechanism": mechanism.digest}, arrays, private=True)
-    for _ in range(2):
-        np.testing.assert_array_equal(Releases(file, mechanism).release(wanted, X), codes)
-    assert mechanism.drawn == [2]
-    Releases(file, mechanism).release(wanted, rows(3, 2))  # from now on every edit counts
-    assert mechanism.drawn == [2, 1]
+@pytest.mark.parametrize("kind", ["releases.1", "releases.2", "releases.3"])
+def test_a_store_of_an_older_version_is_refused_and_stays(tmp_path, kind):
+    """Taken for an empty one it would draw again, and spend once more."""
+    file, mechanism, ledger = tmp_path / "r.npz", Coins(), Ledger()
+    Releases(file, mechanism).release([1, 2], rows(1, 2))
+    document, arrays = read_arrays(file, "blindsight/releases.4")
+    write_arrays(file, f"blindsight/{kind}", document, arrays, private=True)
+    before = file.read_bytes()
+    for use in (
+        lambda: Releases(file, mechanism, ledger=ledger, scope=SCOPE),
+        lambda: erase_releases(file, [1], ["a"]),
+        lambda: check_store(file),
+    ):
+        with pytest.raises(CorruptFileError, match=kind):
+            use()
+    assert file.read_bytes() == before
+    assert (mechanism.drawn, ledger.table(delta=0)) == ([2], ())
 
 
 def test_codes_of_a_public_function_are_released_for_good():
@@ -337,7 +332,7 @@ def test_erased_names_cannot_be_read_or_tested_without_the_key(tmp_path):
         store.release([1, 2], rows(1, 2), names=["smith/secret.png", "smith/\udcff.png"])
         assert b"secret" not in file.read_bytes()  # the store needs no name until one is erased
         erase_releases(file, [1, 2], ["smith/secret.png", "smith/\udcff.png"], person="smith")
-        arrays = read_arrays(file, "blindsight/releases.3")[1]
+        arrays = read_arrays(file, "blindsight/releases.4")[1]
         digests = {digest.tobytes() for digest in arrays["erased"]}
         assert (len(digests), arrays["erased_counts"].tolist()) == (3, [1, 1, 1])
         content = file.read_bytes()
@@ -346,24 +341,6 @@ def test_erased_names_cannot_be_read_or_tested_without_the_key(tmp_path):
             assert hashlib.sha256(name.encode()).digest() not in digests
         stored.append(digests)
     assert not stored[0] & stored[1]
-
-
-@pytest.mark.parametrize("kind", ["releases.1", "releases.2"])
-@pytest.mark.parametrize("erased", [0, 2])
-def test_an_older_store_tells_how_many_releases_of_erased_names_it_did_not_count(tmp_path, kind, erased):
-    file, mechanism = tmp_path / "r.npz", Coins()
-    store = Releases(file, mechanism)
-    store.release([1, 2], rows(1, 2), names=["a", "b"])
-    document, arrays = read_arrays(file, "blindsight/releases.3")
-    shape = [name for name in arrays if not name.startswith("erased") and (kind, name) != ("releases.1", "old")]
-    held = {name: arrays[name] for name in shape}
-    held["content_counts"] = held["content_counts"] + np.array([erased, 0])  # of a name without a row
-    write_arrays(file, f"blindsight/{kind}", {"mechanism": document["mechanism"]}, held, private=True)
-    assert uncounted_releases(file) == erased
-    Releases(file, mechanism).release([3], rows(3), names=["c"])
-    erase_releases(file, [1, 3], ["a", "c"])
-    Releases(file, mechanism).release([4], rows(4), names=["a"])
-    assert (uncounted_releases(file), Releases(file, mechanism).most_releases) == (erased, 2)
 
 
 def test_killed_at_any_step_an_erasure_forgets_no_count(tmp_path, monkeypatch):

@@ -1,15 +1,18 @@
-"""Databases for the service's tests, new SQLite files or databases of a real PostgreSQL, and a computed demos."""
+"""Databases for the service's tests, new SQLite files or databases of a real PostgreSQL."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
+from blindsight.service.log import AuditLog
 from blindsight.service.store import open_database
 from blindsight.sift.register import verifier_name
 from blindsight.sift.union import examine
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # what several test files, and the processes they kill, share
+
+from smallservice import LOG_KEY
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +46,7 @@ def database_url(request):
 def database(database_url):
     """A migrated database, once of each kind."""
     opened = open_database(database_url)
+    AuditLog(opened, key=LOG_KEY)
     yield opened
     opened.close()
 
@@ -51,6 +55,7 @@ def database(database_url):
 def sqlite_database(sqlite_url):
     """A migrated SQLite database, for tests that do not depend on its kind."""
     opened = open_database(sqlite_url)
+    AuditLog(opened, key=LOG_KEY)
     yield opened
     opened.close()
 
@@ -71,11 +76,3 @@ def known_verdicts():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("blindsight.sift.platform.examine", once)
         yield
-
-
-@pytest.fixture(scope="session")
-def demo_folder(shared_folder):
-    """The folder of a finished demos, which nobody changes."""
-    from pageservice import computed_demos
-
-    return computed_demos(shared_folder / "demos")

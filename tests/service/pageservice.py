@@ -1,57 +1,55 @@
-"""A small service with its page on a real socket, and a demos of few pictures that all tests share."""
+"""A small service with its page on a real socket, and a run, an index and an audit in its folder."""
 
-import shutil
+import json
 from contextlib import ExitStack
-from pathlib import Path
-from unittest.mock import patch
 
 import httpx
+import numpy as np
+from PIL import Image
 from smallservice import TLS, enrolled, open_service, serving
 
-from blindsight.files import exclusive_lock
+from blindsight.search.building import BuildOptions, build_gallery
+from blindsight.search.gallery import Source
 from blindsight.service.api import create_app
-from blindsight.service.demo import Demos, Size
-from tests.keys import fixed_primes
+from blindsight.service.keys import storage_statement
 
-SIZE = Size(pictures=500, components=40, queries=60, rounds=2, key_bits=2048, photos=0)
-NAMES = ("sift-smiling-male", "search", "learn")
-
-
-def computed_demos(folder: Path) -> Path:
-    """Return the folder of a finished demos, computed once for all processes of a test run."""
-    folder.mkdir(exist_ok=True)
-    done = folder / "done"
-    with exclusive_lock(folder / "lock"):
-        if not done.exists():
-            with ExitStack() as patches:
-                patches.enter_context(fixed_primes())
-                patches.enter_context(patch("blindsight.service.demo.EPSILONS", (1.0, 4.0)))
-                demos = Demos(folder / "demos", SIZE)
-                demos.start()
-                stages = {name: demos.wait(name) for name in NAMES}
-                demos.close()
-            assert all(state.stage == "ready" for state in stages.values()), stages
-            done.touch()
-    return folder / "demos"
+STATEMENT = storage_statement()
+FINDING = {"check": "pictures", "claim": "no picture <i>comes back", "verdict": "not refuted", "measured": None}
 
 
-def tiny_demos(computed: Path, folder: Path) -> Demos:
-    """Return a copy of the finished demos in a new folder; the caller closes it."""
-    return Demos(shutil.copytree(computed, folder), SIZE)
+def fill(folder):
+    """Put a finished run, one that goes on, an index and an audit into a service's folder."""
+    for name, rounds in (("digits", 2), ("going on", 1)):
+        run = folder / "runs" / name
+        run.mkdir(parents=True)
+        (run / "run.json").write_text(json.dumps({"data": "digits", "owners": 5, "features": "pixels"}))
+        history = [{"round": number, "score": 0.7 + 0.1 * number} for number in range(1, rounds + 1)]
+        (run / "history.json").write_text(json.dumps(history))
+    (folder / "runs" / "digits" / "statement.json").write_text(json.dumps(STATEMENT.to_dict()))
+    audit = folder / "audits" / "of digits"
+    audit.mkdir(parents=True)
+    found = {"subject": "digits", "verdicts": {"not refuted": 1}, "findings": [FINDING], "notes": ["a note"]}
+    (audit / "audit.json").write_text(json.dumps(found | {"statement": None}))
+    pictures = folder.parent / "pictures"
+    pictures.mkdir()
+    for number, pixels in enumerate(np.random.default_rng(0).integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)):
+        Image.fromarray(pixels).save(pictures / f"{number}.png")
+    options = BuildOptions("local", 8.0, 1e-6, 16, "thumbnail", public_share=0.5)
+    build_gallery(Source("folder", str(pictures), None, 0), options, folder / "indexes" / "holiday")
 
 
 class PageService:
     """The service, its operator, and browsers without scripts."""
 
-    def __init__(self, folder, computed):
+    def __init__(self, folder, *, filled=False):
         self.gateway = open_service(folder / "service", requests_per_minute=1e6)
+        if filled:
+            fill(folder / "service")
         self.operator_token = self.gateway.principals.first_run()
         self.operator = self.gateway.principals.authenticate(self.operator_token)
-        self.demos = tiny_demos(computed, folder / "demos")
         self._open = ExitStack()
         self._open.callback(self.gateway.close)
-        self._open.callback(self.demos.close)
-        self.home = self._open.enter_context(serving(create_app(self.gateway.settings, self.gateway, self.demos)))
+        self.home = self._open.enter_context(serving(create_app(self.gateway.settings, self.gateway, page=True)))
         self.close = self._open.close
         self.visitor = self.browser()
 

@@ -23,6 +23,7 @@ from PIL import Image
 from sklearn.linear_model import LogisticRegression
 
 from blindsight.crypto.sealedbox import ExchangeKey
+from blindsight.crypto.signing import SigningKey
 from blindsight.data import Dataset
 from blindsight.service.api import Server, run_service
 from blindsight.service.gateway import Gateway
@@ -35,6 +36,8 @@ from blindsight.sift.ppls import PPLS
 from blindsight.sift.verify import Verifier
 
 SIDE, FEATURES = 8, 20
+LOG_KEY = SigningKey(bytes(range(32)))
+"""Signs the logs of databases that no service opened."""
 TLS = ssl.create_default_context()  # for all clients, since each would load the certificates itself
 LIGHT = Verifier([Attacker("logistic", lambda seed: LogisticRegression(class_weight="balanced"))])
 

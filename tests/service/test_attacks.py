@@ -7,7 +7,7 @@ import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
@@ -273,6 +273,58 @@ def test_apps_do_not_learn_whether_a_person_exists(knocking):
         )
     assert seen[0][:2] == (202, seen[0][1] | {"verdict": "denied", "state": "done"})
     assert seen[0] == seen[1] == seen[2]
+
+
+def test_the_size_of_the_log_tells_apps_nothing(tmp_path):
+    gateway = open_service(tmp_path / "service", verdict_seconds=3600)
+    cast = Cast(gateway)
+    gateway.jobs._clock = lambda: datetime(2030, 1, 1, 12, 1, tzinfo=UTC)
+    app, other = cast.apps["X"], cast.apps["Y"]
+    seen, grown = gateway.log_head(app).size, set()
+    for person, sift in (
+        ("Ann", GENDER),
+        ("Ann", GENDER),
+        ("Ann", SMILE),
+        ("Ann", None),
+        ("Zoe", SMILE),
+        ("Zoe", None),
+    ):
+        gateway.propose(app, person, sift, frames=2 if sift is GENDER else 1)
+        queued = gateway.audit.head().size
+        work(gateway)
+        grown.add(gateway.audit.head().size - queued)
+        app = enrolled(gateway, cast.operator, f"app {queued}", "app")[0]
+        gateway.register_app(app, ["gender"])
+    gateway.register_app(app, ["smiling"])  # which Ann hides: nothing is tried
+    gateway.propose(app, "Ann")
+    queued = gateway.audit.head().size
+    work(gateway)
+    grown.add(gateway.audit.head().size - queued)
+    assert grown == {2}
+    assert gateway.log_head(cast.apps["X"]).size == gateway.log_head(other).size == seen
+    with pytest.raises(InputError, match="sizes"):
+        gateway.log_proof(other, 0, seen + 1)
+    granted(gateway, cast, GENDER, frames=2)
+    gateway.release(cast.apps["X"], "Ann", latest=1)
+    assert gateway.log_head(cast.apps["X"]).size == gateway.audit.head().size  # its own receipt says as much
+    assert gateway.log_head(other).size == seen
+    gateway.jobs._clock = lambda: datetime(2030, 1, 1, 13, 0, tzinfo=UTC)
+    assert gateway.log_head(other).size == gateway.audit.head().size
+    assert len(gateway.log_proof(other, seen, None)[2]) > 0
+    gateway.close()
+
+
+def test_what_is_refused_untried_takes_as_long_as_the_last_verification(tmp_path, monkeypatch):
+    gateway = open_service(tmp_path / "service")
+    cast, slept = Cast(gateway), []
+    monkeypatch.setattr("blindsight.service.proposals.sleep", slept.append)
+    times = iter([0.0, 50.0, 100.0, 101.0, 151.0])
+    monkeypatch.setattr("blindsight.service.proposals.monotonic", lambda: next(times))
+    asked(gateway, cast, GENDER)
+    gateway.propose(cast.apps["X"], "Zoe", GENDER)
+    work(gateway)
+    assert slept == [1.0]
+    gateway.close()
 
 
 def test_the_time_of_a_verdict_does_not_tell_it(tmp_path):

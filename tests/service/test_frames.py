@@ -43,9 +43,7 @@ def make_store(tmp_path, sqlite_database):
 
 
 def opened(picture, frame):
-    content, sealed = picture
-    assert sealed
-    return KEY.open(content, context=picture_context(frame))
+    return KEY.open(picture, context=picture_context(frame))
 
 
 EVIL = "../../etc/passwd\\..'; DROP TABLE frames; --<script>"
@@ -78,7 +76,11 @@ def test_features_and_picture_come_back(store):
 def test_nobody_gets_the_frame_of_somebody_else(store):
     id = store.add("Ann", frames(1)[0])
     for person, frame in (("Bob", id), ("Ann", "../Ann"), ("Ann", "' OR 1=1 --"), ("Ann", "0" * 32), ("Ann", "a\0b")):
-        for call in (store.picture, store.delete, lambda person, frame: store.features(person, [frame])):
+        for call in (
+            store.picture,
+            lambda *one: store.delete(one[0], one[1:]),
+            lambda *one: store.features(one[0], one[1:]),
+        ):
             with pytest.raises(UnknownNameError, match="frame"):
                 call(person, frame)
     assert store.ids("Bob") == ()
@@ -117,6 +119,8 @@ def test_bombs_and_too_many_bytes_are_refused_by_default(make_store):
     store = make_store()
     with pytest.raises(InputError, match="50,000,000"):
         store.add("Ann", bomb(5_001, 10_000))
+    with pytest.raises(InputError, match="30,000"):
+        store.add("Ann", bomb(1, 49_000_000))
     with pytest.raises(InputError, match="50"):
         make_store(content_bytes=50).add("Ann", frames(1)[0])
 
@@ -132,7 +136,7 @@ def test_few_pictures_are_decoded_at_once_and_large_ones_alone(make_store, monke
         return decode(content, **how)
 
     monkeypatch.setattr("blindsight.service.frames.decode", held)
-    monkeypatch.setattr("blindsight.service.frames.pixels_of", lambda content: pixels)
+    monkeypatch.setattr("blindsight.service.frames.claimed_size", lambda content: (pixels // 5000, 5000, "RGB"))
     with ThreadPoolExecutor(6) as pool:
         found = [pool.submit(store._decoded, content) for content in frames(6)]
         assert all(begun.acquire(timeout=120) for _ in range(at_once))
@@ -156,7 +160,7 @@ def test_what_else_a_file_said_is_not_kept(store, tmp_path):
 def test_a_deleted_frame_is_gone(store, tmp_path):
     kept, gone = (store.add("Ann", content) for content in frames(2))
     store.features("Ann", [gone])
-    store.delete("Ann", gone)
+    store.delete("Ann", [gone])
     with pytest.raises(UnknownNameError):
         store.features("Ann", [gone])
     assert [path.name for path in (tmp_path / "frames").rglob("*.npz")] == [f"{kept}.sealed.npz"]
@@ -193,6 +197,6 @@ def test_features_of_another_pipeline_wait_for_their_owner(make_store):
         with pytest.raises(InputError):
             ask()
     again = second.add("Ann", opened(second.picture("Ann", id), id))  # as the owner's client does
-    second.delete("Ann", id)
+    second.delete("Ann", [id])
     assert np.array_equal(second.features("Ann", [again]), 2 * Cells().transform(pictures(traits(1, 5, 1)[0])))
     assert second.stale("Ann") == ()

@@ -13,12 +13,12 @@ import pytest
 import smallservice
 from smallservice import GENDER, Cast, asked, copied, granted, linear, open_service, together, work
 
+from blindsight.client import Release
 from blindsight.errors import BudgetExceededError, PrivacyError, UnknownNameError
 from blindsight.service.frames import FrameStore
 from blindsight.service.jobs import Jobs
 from blindsight.service.log import AuditLog
 from blindsight.service.proposals import Proposals
-from blindsight.service.releases import Release
 from blindsight.service.verification import Ensemble
 from blindsight.sift.register import KINDS, SiftStore
 

@@ -1,6 +1,5 @@
 """What the operator, a thief of disks and a second service can do: nothing, nothing, and its work."""
 
-import io
 import stat
 import tarfile
 from contextlib import closing
@@ -8,7 +7,6 @@ from contextlib import closing
 import httpx
 import numpy as np
 import pytest
-from PIL import Image
 from smallservice import (
     GENDER,
     KEY,
@@ -32,7 +30,6 @@ from sqlalchemy import text
 from blindsight.client import Client, enrol
 from blindsight.crypto.sealedbox import ExchangeKey
 from blindsight.errors import InputError, MessageError, PrivacyError
-from blindsight.files import write_arrays
 from blindsight.service.api import ENROLMENTS_PER_MINUTE, create_app
 from blindsight.service.backup import back_up, restore
 from blindsight.service.keys import picture_context
@@ -120,7 +117,7 @@ def test_nothing_readable_is_on_any_disk_before_during_and_after_a_grant(opened,
     assert gateway.frames._recent == {}  # nor in memory
     with pytest.raises(PrivacyError, match="not here"):
         gateway.frames.features("Ann", cast.frames)
-    make_plain(gateway, cast)  # and where they lie open the same search finds them
+    (gateway.settings.folder / "plain").write_bytes(IMAGES[0].tobytes())  # where it lies open the same search finds it
     assert holding(everything_on_disk(gateway, tmp_path / "plain.tar"), *secrets)
 
 
@@ -133,7 +130,7 @@ def test_a_box_opens_in_its_own_place_alone(opened):
     gateway.frames._path("Ann", moved).write_bytes(gateway.frames._path("Ann", kept).read_bytes())
     gateway = opened()  # with nothing in memory
     for id, right in ((kept, True), (moved, False)):
-        picture, _ = gateway.frames.picture("Ann", id)
+        picture = gateway.frames.picture("Ann", id)
         for opening in (
             lambda id=id: gateway.frames.features("Ann", [id]),
             lambda id=id, picture=picture: KEY.open(picture, context=picture_context(id)),
@@ -160,7 +157,7 @@ def test_a_restart_during_a_grant_goes_on_and_the_next_epoch_is_another(opened):
     assert gateway.release(cast.apps["X"], "Ann", frames=[new]).rows
     gateway.revoke(cast.ann, number, "enough")
     assert gateway.keys.current("Ann").id != first
-    assert [one.details for one in actions(gateway, "end epoch")] == [{"person": "Ann"}]
+    assert [one.details["person"] for one in actions(gateway, "end epoch")] == ["Ann"]
     later = gateway.add_frame(cast.ann, frames(1, seed=9)[0])
     gateway = opened()
     for frame in (new, later):
@@ -207,6 +204,22 @@ def test_every_end_of_the_last_grant_ends_the_epoch(opened):
         assert not gateway.keys.is_open(epoch), name
         assert gateway.keys.current("Ann").id != epoch, name
         assert len(actions(gateway, "end epoch")) == number + 1, name
+
+
+def test_the_secret_of_an_epoch_is_written_once_and_its_copies_open_with_nothing(opened, tmp_path):
+    gateway = opened()
+    cast = Cast(gateway)
+    number = granted(gateway, cast, GENDER, frames=2)
+    (path,) = gateway.settings.open_keys.glob("*.epoch")
+    before, machine = path.stat().st_ino, (gateway.settings.open_keys / "machine.key").read_bytes()
+    gateway.hand_over_keys(cast.ann, epoch_keys(gateway, cast.ann))
+    assert path.stat().st_ino == before
+    with path.open("rb") as held:  # the blocks, however they are named afterwards
+        gateway.revoke(cast.ann, number, "enough")
+        assert set(held.read()) == {0}
+    assert not (gateway.settings.open_keys / "machine.key").exists()
+    granted(gateway, cast, GENDER, frames=2)
+    assert (gateway.settings.open_keys / "machine.key").read_bytes() != machine
 
 
 def test_two_grants_share_an_epoch_until_both_have_ended(opened):
@@ -368,12 +381,20 @@ def test_a_person_is_erased_and_the_log_still_verifies(served, tmp_path):
     work(gateway)
     granted(gateway, cast, GENDER, frames=2, then="repeat")
     gateway.release(app, "Ann", latest=2)
+    gateway.odometer(cast.ann, "Ann")
+    work(gateway)
     secrets = secrets_of(gateway, cast)
+    told = gateway.proposals(app)
     with Client(url, str(token), verify=TLS) as ann:
         assert ann.erase() == 2
         with pytest.raises(PrivacyError, match="token"):
             ann.frames()
     assert (gateway.frames.ids("Ann"), gateway.keys.of("Ann"), gateway.keys.open_epochs()) == ((), (), {})
+    assert gateway.proposals(app) == told  # an app sees no difference
+    assert [one.sentence for one in gateway.proposals(operator.me)] == [None]
+    assert gateway.proposal(operator.me, told[0].job).evidence is None
+    named = {name for name, content in everything_on_disk(gateway, tmp_path / "named.tar").items() if b"Ann" in content}
+    assert not any("proposals" in name or name.endswith(".json") for name in named), named  # the log still does
     left = [path for name in ("frames", "platform/last") for path in (gateway.settings.folder / name).rglob("*.npz")]
     assert left == []
     assert holding(everything_on_disk(gateway, tmp_path / "after.tar"), *secrets) == []
@@ -384,61 +405,6 @@ def test_a_person_is_erased_and_the_log_still_verifies(served, tmp_path):
         operator.erase("nobody")
     with Client(url, str(gateway.rotate_token(app)), verify=TLS) as other, pytest.raises(PrivacyError):
         other.erase("Ann")
-
-
-# --- earlier versions ---
-
-
-def make_plain(gateway, cast):
-    """Turn a service into one of the version before keys: frames in plain files, an owner without a key."""
-    for id, image in zip(cast.frames, IMAGES, strict=True):
-        path = gateway.frames._path("Ann", id)
-        arrays = {"picture": image, "features": Cells().transform(image[None])[0]}
-        write_arrays(path.with_name(f"{id}.npz"), "blindsight/frame.1", {"pipeline": "cells 1"}, arrays, private=True)
-        path.unlink()
-    with gateway.principals.database.session() as session:
-        session.execute(text("UPDATE principals SET public_key = NULL"))
-        session.execute(text("UPDATE frames SET epoch = NULL, pipeline = NULL"))
-        session.execute(text("DELETE FROM epochs"))
-
-
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_plain_frames_go_on_until_their_owner_registers_a_key(opened, tmp_path, monkeypatch, interrupted):
-    gateway = opened()
-    cast = Cast(gateway)
-    make_plain(gateway, cast)
-    gateway = opened()
-    ann = gateway.principals.get(cast.ann.id)
-    assert gateway.frames.plain("Ann") == 3
-    assert "3 pictures" in str(gateway.statements(ann)[0])
-    assert gateway.picture(ann, cast.frames[0])[1] is False
-    with pytest.raises(InputError, match="key"):
-        gateway.add_frame(ann, frames(1)[0])  # nothing is written that is not sealed
-    number = gateway.answer(ann, asked(gateway, cast, GENDER, frames=2), "allow").grant
-    before = gateway.release(cast.apps["X"], "Ann", frames=[cast.frames[0]]).rows
-    if interrupted:
-        with monkeypatch.context() as patch:
-            patch.setattr(gateway.frames, "seal_plain", lambda person: 1 / 0)
-            with pytest.raises(ZeroDivisionError):
-                gateway.register_key(ann, KEY.public.hex())
-        assert gateway.frames.plain("Ann") == 3
-        gateway = opened()  # goes on with it
-    else:
-        gateway.register_key(ann, KEY.public.hex())
-    assert gateway.frames.plain() == 0
-    assert "3 pictures" not in str(gateway.statements(ann)[0])
-    assert gateway.release(cast.apps["X"], "Ann", frames=[cast.frames[0]]).rows == before  # the live grant goes on
-    secrets = secrets_of(gateway, cast)
-    assert holding(everything_on_disk(gateway, tmp_path / "sealed.tar"), *secrets) == []
-    sealed, told = gateway.picture(ann, cast.frames[0])
-    assert told
-    png = KEY.open(sealed, context=picture_context(cast.frames[0]))
-    assert np.array_equal(np.asarray(Image.open(io.BytesIO(png))), IMAGES[0])
-    with pytest.raises(InputError, match="already"):
-        gateway.register_key(ann, OTHER.public.hex())
-    gateway.revoke(ann, number, "enough")
-    with pytest.raises(PrivacyError, match="not here"):
-        gateway.frames.features("Ann", cast.frames)
 
 
 def test_features_of_live_grants_are_opened_before_anybody_asks_and_gone_with_the_epoch(opened, monkeypatch):

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import select, text
+from sqlalchemy import event, select, text
 
 from blindsight.crypto.sealedbox import ExchangeKey
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
@@ -223,6 +223,22 @@ def test_first_run_happens_once_whoever_starts(database):
     (token,) = [token for token in tokens if token is not None]
     assert Principals(database).authenticate(token).role == "operator"
     assert Principals(database).first_run() is None
+
+
+def test_nobody_is_called_like_those_who_act_without_a_token(people):
+    for name in ("machine", "Platform", "str\u0430nger"):
+        with pytest.raises(InputError, match="taken"):
+            people.create(name, "owner")
+
+
+def test_making_somebody_reads_no_more_of_many_than_of_few(people, database):
+    statements, costs = [], []
+    event.listen(database.engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+    for number in range(12):
+        statements.clear()
+        people.create(f"app {number}", "app")
+        costs.append(len(statements))
+    assert set(costs[1:]) == {costs[1]}
 
 
 def test_wrong_names_roles_and_expiries_are_refused(people):

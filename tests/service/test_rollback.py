@@ -4,13 +4,11 @@ import json
 import shutil
 import sqlite3
 import stat
-import tarfile
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-from smallservice import GENDER, Cast, copied, granted, open_service
+from smallservice import GENDER, KEY, LOG_KEY, Cast, copied, enrolled, frames, granted, open_service
 from sqlalchemy import text
 
 from blindsight.crypto.merkle import TreeHead, check_receipt, consistent
@@ -24,14 +22,13 @@ from blindsight.errors import (
     StorageError,
 )
 from blindsight.service.backup import back_up, restore
-from blindsight.service.log import AuditLog
+from blindsight.service.cameras import Retention
+from blindsight.service.log import AuditLog, log_key
 from blindsight.service.principals import Principals
-from blindsight.service.store import MIGRATIONS, migrate, open_database
+from blindsight.service.store import open_database
 from blindsight.service.witnesses import HeadFile, remember_head
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
-V01 = Path(__file__).with_name("store-0.1.tar.xz")
-V01_HEAD = "8ad725656adedd10fbb61769e8a8282549bcf6d933e68c2517f9d9d8f365518f"
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +107,9 @@ def test_an_old_folder_put_back_is_refused_by_a_witness_elsewhere(spent, tmp_pat
         open_service(folder, witnesses=(place,))
     with closing(sqlite3.connect(folder / "service.db", isolation_level=None)) as database:
         database.execute("DELETE FROM log_key")
-    with pytest.raises(CorruptFileError, match="another log"):
-        open_service(folder, witnesses=(place,))
+    for witnesses in ((place,), ()):
+        with pytest.raises(CorruptFileError, match="did not write"):
+            open_service(folder, witnesses=witnesses)
 
 
 def test_an_entry_that_was_altered_is_refused_at_start(spent, tmp_path):
@@ -167,7 +165,7 @@ def test_guards_that_only_have_the_name_are_refused(tmp_path, database_url):
 
 def test_a_clock_that_jumps_back_opens_no_expired_token(database):
     now = [NOON]
-    log = AuditLog(database, clock=lambda: now[0])
+    log = AuditLog(database, clock=lambda: now[0], key=LOG_KEY)
     people = Principals(database, clock=log.now)
     _, code = people.create("Ann", "app", expires=NOON + timedelta(hours=1))
     _, token = people.redeem(code)
@@ -177,12 +175,45 @@ def test_a_clock_that_jumps_back_opens_no_expired_token(database):
     log.append("owner-1", "anything")
     now[0] = NOON
     assert people.authenticate(token) is None
-    again = AuditLog(database, clock=lambda: NOON)  # after a restart
+    again = AuditLog(database, clock=lambda: NOON, key=LOG_KEY)  # after a restart
     assert Principals(database, clock=again.now).authenticate(token) is None
     assert again.append("owner-1", "anything").time == "2030-01-01T14:00:00.000000+00:00"
 
 
 # --- receipts and heads ---
+
+
+def test_a_clock_that_jumps_ahead_in_a_running_process_is_not_followed(database):
+    now, ticks = [NOON], [0.0]
+    log = AuditLog(database, key=LOG_KEY, clock=lambda: now[0], ticks=lambda: ticks[0])
+    log.append("owner-1", "anything")
+    now[0], ticks[0] = NOON + timedelta(days=400), 60.0
+    assert log.append("owner-1", "anything").time == "2030-01-01T12:01:00.000000+00:00"
+    assert log.ahead > timedelta(days=399)
+    now[0], ticks[0] = NOON + timedelta(minutes=2), 120.0
+    assert (log.now(), log.ahead) == (now[0], None)
+    now[0], ticks[0] = NOON + timedelta(days=9), 120.0 + 9 * 86_400  # days that pass
+    assert (log.now() - now[0] < timedelta(minutes=3), log.ahead) == (True, None)
+
+
+def test_one_wrong_second_deletes_no_picture_and_is_told(tmp_path):
+    gateway = open_service(tmp_path / "service")
+    cast = Cast(gateway, apps="X")
+    gateway.set_retention(cast.ann, Retention(days=30))
+    gateway.start()
+    gateway.check_ready()
+    gateway.audit._clock = lambda: datetime.now(UTC) + timedelta(days=400)
+    gateway.note("stranger", "refuse login", address="192.0.2.1")
+    with pytest.raises(StorageError, match="clock"):
+        gateway.check_ready()
+    assert (gateway.cameras.forget_all(), gateway.frames.count("Ann")) == (0, 3)
+    gateway.close()
+    ahead = AuditLog(open_database(gateway.settings.database_url), key=log_key(gateway.settings.folder))
+    ahead._clock = lambda: datetime.now(UTC) + timedelta(days=400)
+    ahead.append("stranger", "refuse login")  # by a process that was started at the wrong time
+    gateway = open_service(tmp_path / "service")
+    assert (gateway.cameras.forget_all(), gateway.frames.count("Ann")) == (0, 3)
+    gateway.close()
 
 
 def test_every_release_has_a_receipt_and_heads_prove_each_other(tmp_path):
@@ -264,7 +295,7 @@ def test_a_head_file_survives_a_torn_write_and_knows_its_log(sqlite_database, tm
 
 def test_a_witness_that_cannot_be_told_stops_nothing_and_is_named(sqlite_database, tmp_path):
     (tmp_path / "file").write_text("")
-    log = AuditLog(sqlite_database, witnesses=[HeadFile(tmp_path / "file" / "head")])
+    log = AuditLog(sqlite_database, key=LOG_KEY, witnesses=[HeadFile(tmp_path / "file" / "head")])
     log.append("app-1", "release")
     assert list(log.problems) == [str(tmp_path / "file" / "head")]
     (tmp_path / "file").unlink()
@@ -274,123 +305,22 @@ def test_a_witness_that_cannot_be_told_stops_nothing_and_is_named(sqlite_databas
 
 def test_a_service_remembers_heads_of_another_and_refuses_another_history(database, tmp_path):
     other = open_database(f"sqlite:///{tmp_path / 'other.db'}")
-    log, key = AuditLog(other), None
+    log = AuditLog(other, key=LOG_KEY)
     seen = []
     for number in (3, 5):
         for _ in range(number):
             log.append("app-1", "release")
         seen.append(log.head())
     first, second = seen
-    assert remember_head(database, first, []) == first
+    assert remember_head(database, first, [], "app-1") == first
     with pytest.raises(PrivacyError, match=str(first)):
-        remember_head(database, second, [])
-    assert remember_head(database, second, log.consistency(3, 8)) == second
-    assert remember_head(database, first, []) == second  # an older one changes nothing
-    key = SigningKey(log._key.secret_bytes())
-    forked = TreeHead.sign(key, 9, bytes(32), "2030-01-01T12:00:00.000000+00:00")
+        remember_head(database, second, [], "app-1")
+    assert remember_head(database, second, log.consistency(3, 8), "app-2") == second
+    assert remember_head(database, first, [], "app-1") == second  # an older one changes nothing
+    forked = TreeHead.sign(LOG_KEY, 9, bytes(32), "2030-01-01T12:00:00.000000+00:00")
     with pytest.raises(PrivacyError):
-        remember_head(database, forked, [])
+        remember_head(database, forked, [], "app-1")
     other.close()
-
-
-# --- a store of version 0.1 ---
-
-
-@pytest.fixture
-def old(tmp_path):
-    """The folder of a service of version 0.1: X got one frame of two, Z waits for an answer."""
-    with tarfile.open(V01) as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path / "service"
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def old_service(request, old):
-    """The settings with which it opens, on each kind of database."""
-    if request.param == "sqlite":
-        return {"folder": old}
-    url = request.getfixturevalue("new_postgresql")("old")
-    database = open_old(url)
-    with closing(sqlite3.connect(old / "service.db")) as source, database.begin() as connection:
-        for table in ("principals", "jobs", "log", "frames"):
-            rows = source.execute(f"SELECT * FROM {table}")
-            names = [one[0] for one in rows.description]
-            for row in rows:
-                values = dict(zip(names, row, strict=True))
-                if table == "jobs":
-                    values["cancel"] = bool(values["cancel"])
-                places = ", ".join(f":{name}" for name in names)
-                connection.execute(text(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})"), values)
-    database.dispose()
-    (old / "service.db").unlink()
-    return {"folder": old, "database": url}
-
-
-def open_old(url):
-    from sqlalchemy import create_engine
-
-    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    migrate(engine, MIGRATIONS[:2])
-    return engine
-
-
-def test_a_store_of_version_0_1_is_migrated_at_start(old_service):
-    gateway = open_service(**old_service)
-    cast = Cast.again(gateway)
-    grants = gateway.grants(cast.ann)
-    assert [(one.app, one.standing == "revoked", one.released) for one in grants] == [("X", True, 1), ("X", False, 0)]
-    assert list(gateway.person(cast.ann, "Ann").private) == ["smiling"]
-    assert grants[1].evidence["report"]["verdict"] == "accept"
-    assert not (old_service["folder"] / "platform" / "platform.journal").exists()
-    assert gateway.audit.verify(known_heads=[V01_HEAD]).ok  # a head that was noted then
-    entries = gateway.audit.entries(limit=1000)
-    assert [entry.action for entry in entries[22:25]] == ["decision", "migrate log", "import journal"]
-    times = [one.time for one in grants]
-    gateway.close()
-    again = open_service(**old_service)
-    assert [one.time for one in again.grants(cast.ann)] == times
-    assert again.audit.head().size == len(entries)
-    again.close()
-
-
-def test_an_old_store_without_its_journal_or_with_another_is_refused(old):
-    journal = old / "platform" / "platform.journal"
-    lines = journal.read_bytes()
-    journal.unlink()
-    with pytest.raises(StorageError, match="missing"):
-        open_service(old)
-    journal.write_bytes(lines.replace(b'"frames":1,', b'"frames":0,'))
-    with pytest.raises(CorruptFileError, match="checksum"):
-        open_service(old)
-    journal.write_bytes(lines)
-    open_service(old).close()
-
-
-def test_an_old_journal_that_knows_more_than_the_log_is_refused(old):
-    with closing(sqlite3.connect(old / "service.db", isolation_level=None)) as database:
-        database.execute("DROP TRIGGER log_keeps_rows")
-        database.execute("DELETE FROM log WHERE position > 15")
-        database.execute(
-            "CREATE TRIGGER log_keeps_rows BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'the log only grows'); END"
-        )
-    with pytest.raises(CorruptFileError, match="log lacks"):
-        open_service(old)
-
-
-def test_what_was_logged_and_not_recorded_counts_on_the_safe_side(old):
-    journal = old / "platform" / "platform.journal"
-    lines = journal.read_bytes().splitlines(keepends=True)
-    (at,) = (number for number, line in enumerate(lines) if b'"kind":"release"' in line)
-    journal.write_bytes(b"".join(lines[:at]))  # as if a kill had come between log and journal
-    with closing(sqlite3.connect(old / "service.db", isolation_level=None)) as database:
-        database.execute("DROP TRIGGER log_keeps_rows")
-        database.execute("DELETE FROM log WHERE position > 16")
-        database.execute(
-            "CREATE TRIGGER log_keeps_rows BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'the log only grows'); END"
-        )
-    gateway = open_service(old)
-    assert [one.released for one in gateway.grants(Cast.again(gateway).ann)] == [1]
-    gateway.close()
 
 
 # --- backup and restore ---
@@ -419,14 +349,51 @@ def test_a_restore_is_accepted_logged_and_spends_nothing_twice(backed_up, tmp_pa
     assert (len(done.given_up), done.used_up) == (1, 1)
     gateway = open_service(**settings, witnesses=(place,))
     cast = Cast.again(gateway)
-    with pytest.raises(BudgetExceededError):
+    with pytest.raises(PrivacyError, match="no grant"):
         gateway.release(cast.apps["X"], "Ann", latest=1)
     assert gateway.picture(cast.ann, cast.frames[0])
     logged = [entry.action for entry in gateway.audit.entries(limit=1000)]
-    assert logged[-5:] == ["release", "restore", "end epoch", "refuse release", "read picture"]
+    assert [one for one in logged if one in ("revoke", "restore", "end epoch")] == ["revoke", "restore", "end epoch"]
+    with pytest.raises(InputError, match="already"):  # nor is it granted a second time
+        gateway.propose(cast.apps["X"], "Ann", GENDER, frames=2)
     assert not gateway.audit.verify(known_heads=done.given_up).ok  # who noted it still can tell
     gateway.close()
     open_service(**settings, witnesses=(place,)).close()
+
+
+def test_a_restore_brings_nothing_back_that_had_ended(tmp_path, database_url):
+    settings = {"folder": tmp_path / "service", "database": database_url}
+    gateway = open_service(**settings)
+    cast = Cast(gateway, apps="X")
+    _, code = gateway.create_principal(cast.operator, "Zoe", "owner")
+    thief, stolen = enrolled(gateway, cast.operator, "thief", "app")
+    camera = gateway.add_device(cast.ann, "door")[1]
+    number = granted(gateway, cast, GENDER, frames=2, then="repeat")
+    bea, _ = enrolled(gateway, cast.operator, "Bea", "owner")
+    gateway.add_frame(bea, frames(1)[0])
+    back_up(tmp_path / "backup.tar", *settings.values())
+    gateway.enrol(code, KEY.public.hex())
+    fresh = gateway.rotate_token(cast.ann)
+    gateway.revoke_principal(cast.operator, thief.id)
+    gateway.revoke(cast.ann, number, "I moved house")
+    gateway.erase_person(bea, "Bea")
+    gateway.close()
+    done = restore(tmp_path / "backup.tar", *settings.values(), replace=True)
+    assert done.erased == ("Bea",)
+    gateway = open_service(**settings)
+    for token in (stolen, cast.ann_token, fresh, camera):
+        assert gateway.authenticate(str(token)) is None
+    with pytest.raises(PrivacyError, match="code"):
+        gateway.enrol(code, KEY.public.hex())
+    assert [one.standing for one in gateway.grants(cast.ann)] == ["revoked"]
+    assert gateway.principals.named("Bea").revoked is not None
+    assert gateway.frames.count("Bea") == 0
+    assert len(list((settings["folder"] / "frames").rglob("*.npz"))) == len(cast.frames)
+    assert gateway.principals.named("thief").revoked is not None
+    again = gateway.issue_code(cast.operator, cast.ann.id)
+    assert gateway.enrol(again, KEY.public.hex())[0].name == "Ann"
+    assert gateway.principals.database.rows.check() == []
+    gateway.close()
 
 
 def test_a_restore_of_the_newest_state_gives_nothing_up(backed_up, tmp_path):

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from smallservice import LOG_KEY
 from sqlalchemy import event, select, text
 from sqlalchemy.exc import DBAPIError
 
@@ -31,7 +32,7 @@ from blindsight.service.log import AuditLog, Draft, LogCheck, open_log, verify_e
 from blindsight.service.principals import Principals
 from blindsight.service.store import log as table
 from blindsight.service.store import open_database
-from blindsight.service.witnesses import HeadFile, HeadService, remember_head, remembered_head
+from blindsight.service.witnesses import MOST_WITNESSED, HeadFile, HeadService, remember_head, remembered_head
 
 NONE = EMPTY.hex()
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -40,7 +41,7 @@ INJECTIONS = ["'; DROP TABLE log; --", "') ON CONFLICT DO UPDATE --", "%s :a ? $
 
 @pytest.fixture
 def log(database):
-    return AuditLog(database, clock=lambda: NOON)
+    return AuditLog(database, clock=lambda: NOON, key=LOG_KEY)
 
 
 def execute(database, *statements):
@@ -89,17 +90,18 @@ CHANGES = {
         "UPDATE log SET details = details",
         "DELETE FROM log WHERE position = 3",
         "DELETE FROM log",
-        "INSERT INTO log VALUES (9, '', '', '', '{}', '', NULL)",
-        "INSERT INTO log VALUES (0, '', '', '', '{}', '', NULL)",
-        "INSERT INTO log VALUES (2, '', '', '', '{}', '', NULL)",
+        "INSERT INTO log VALUES (9, '', '', '', '{}', '', NULL, NULL, NULL)",
+        "INSERT INTO log VALUES (0, '', '', '', '{}', '', NULL, NULL, NULL)",
+        "INSERT INTO log VALUES (2, '', '', '', '{}', '', NULL, NULL, NULL)",
     ],
     "sqlite": [
-        "INSERT OR REPLACE INTO log VALUES (2, '', '', '', '{}', '', NULL)",
+        "INSERT OR REPLACE INTO log VALUES (2, '', '', '', '{}', '', NULL, NULL, NULL)",
         "UPDATE OR REPLACE log SET position = 1 WHERE position = 2",
-        "INSERT INTO log VALUES (2, '', '', '', '', '', NULL) ON CONFLICT DO UPDATE SET actor = 'x'",
+        "INSERT INTO log VALUES (2, '', '', '', '', '', NULL, NULL, NULL) ON CONFLICT DO UPDATE SET actor = 'x'",
     ],
     "postgresql": [
-        "INSERT INTO log VALUES (2, '', '', '', '', '', NULL) ON CONFLICT (position) DO UPDATE SET actor = ''",
+        "INSERT INTO log VALUES (2, '', '', '', '', '', NULL, NULL, NULL) "
+        "ON CONFLICT (position) DO UPDATE SET actor = ''",
         "TRUNCATE log",
     ],
 }
@@ -127,8 +129,8 @@ MOVED = [
         "UPDATE log SET position = 3 WHERE position = 4",
         "UPDATE log SET position = 4 WHERE position = 99",
     ),
-    (6, "INSERT INTO log SELECT 6, time, actor, action, details, hash, NULL FROM log WHERE position = 5"),
-    (1, "INSERT INTO log SELECT 0, time, actor, action, details, hash, NULL FROM log WHERE position = 5"),
+    (6, "INSERT INTO log SELECT 6, time, actor, action, details, hash, NULL, NULL, NULL FROM log WHERE position = 5"),
+    (1, "INSERT INTO log SELECT 0, time, actor, action, details, hash, NULL, NULL, NULL FROM log WHERE position = 5"),
 ]
 NO_TEXT = [
     (2, f"UPDATE log SET actor = {value} WHERE position = 2") for value in ("x'00ff'", "CAST(x'c328ff' AS TEXT)", "''")
@@ -146,7 +148,7 @@ def test_whatever_is_done_to_entries_is_found(log, database):
         assert (check.ok, check.broken_at) == (False, broken_at), statements
         assert f"{check.entries}:{check.head}" == noted[broken_at - 1]
         with pytest.raises(CorruptFileError, match=str(broken_at)):
-            log.export(io.StringIO())
+            log.export()
         with database.session() as session:
             session.execute(table.delete())
             session.execute(table.insert(), rows)
@@ -156,7 +158,7 @@ def test_whatever_is_done_to_entries_is_found(log, database):
 def test_edit_with_its_own_hash_made_to_fit_is_found_at_the_next(log, database):
     fill(log, 5)
     unguard(database)
-    forged = AuditLog(database, clock=lambda: NOON)
+    forged = AuditLog(database, clock=lambda: NOON, key=LOG_KEY)
     with database.session() as session:
         rows = session.execute(select(table).order_by(table.c.position)).all()
         session.execute(table.delete().where(table.c.position >= 3))
@@ -170,7 +172,7 @@ def test_entries_cut_off_are_found_by_a_noted_head(log, database):
     noted = str(log.head())
     unguard(database)
     execute(database, "DELETE FROM log WHERE position > 3")
-    other = AuditLog(database, clock=lambda: NOON)
+    other = AuditLog(database, clock=lambda: NOON, key=LOG_KEY)
     assert other.verify().ok  # the tree alone cannot tell
     check = other.verify(known_heads=[noted])
     assert (check.ok, check.entries, check.broken_at) == (False, 3, 4)
@@ -178,7 +180,7 @@ def test_entries_cut_off_are_found_by_a_noted_head(log, database):
     other.append("app-5", "release")
     assert not other.verify(known_heads=[noted]).ok
     execute(database, "DELETE FROM log")
-    assert not AuditLog(database).verify(known_heads=[noted]).ok
+    assert not AuditLog(database, key=LOG_KEY).verify(known_heads=[noted]).ok
 
 
 # --- a log that is cut or rewritten while it is in use ---
@@ -202,12 +204,12 @@ def processes(database_url, tmp_path):
         yield opened
 
 
-def rewrite(url, rows, size):
-    """Cut the log to its first `rows` entries, and let it grow to `size` with others whose hashes are right."""
+def rewrite(url, rows, size, key):
+    """Cut the log to its first `rows` entries, and let it grow to `size` with others under the log's own key."""
     database = open_database(url)
     unguard(database)
     execute(database, f"DELETE FROM log WHERE position > {rows}")
-    forger = AuditLog(database, clock=lambda: NOON)
+    forger = AuditLog(database, clock=lambda: NOON, key=key)
     for number in range(rows, size):
         forger.append("app-9", "something else", {"number": number})
     rows = stored(database)
@@ -220,7 +222,7 @@ def test_a_log_cut_or_rewritten_in_use_is_not_continued(processes, database_url,
     log, database = processes()
     fill(log, 6)
     head, rows = log.head(), stored(database)
-    there = rewrite(database_url, 3, size)
+    there = rewrite(database_url, 3, size, log._key)
     for _ in range(2):
         with pytest.raises(CorruptFileError, match="this process saw 6 "):
             log.append("stranger", "refuse login")
@@ -231,7 +233,7 @@ def test_a_log_cut_or_rewritten_in_use_is_not_continued(processes, database_url,
     check = log.verify()
     assert (check.ok, check.broken_at) == (False, size + 1)
     with pytest.raises(CorruptFileError):
-        log.export(io.StringIO())
+        log.export()
     assert stored(database) == there  # nothing was built on it
     for path in (tmp_path / "service" / "log.head", tmp_path / "elsewhere"):
         assert HeadFile(path).last(log.key) == head
@@ -244,18 +246,18 @@ def test_a_log_cut_or_rewritten_in_use_is_not_continued(processes, database_url,
 
 
 @pytest.mark.parametrize("key", [None, SigningKey.generate()], ids=["unsigned", "signed with another key"])
-def test_who_cuts_the_log_cannot_pretend_a_restore(processes, database_url, key):
+def test_who_cuts_the_log_cannot_pretend_a_restore(processes, database_url, tmp_path, key):
     log, _ = processes()
     fill(log, 6)
     head = log.head()
-    rewrite(database_url, 3, 3)
+    rewrite(database_url, 3, 3, log._key)
+    signed = {}
+    if key is not None:
+        elsewhere = open_database(f"sqlite:///{tmp_path / 'elsewhere.db'}")
+        signed = AuditLog(elsewhere, key=key).add_restore([str(head)], {}).details
+        elsewhere.close()
     with closing(open_database(database_url)) as other:
-        forger = AuditLog(other, key=key)
-        if key is None:
-            forger.append("machine", "restore", {"given_up": [str(head)]})
-        else:
-            forger.add_restore([str(head)], {})
-        assert key is None or forger.gave_up(head)
+        AuditLog(other, key=log._key).append("machine", "restore", {"given_up": [str(head)], **signed})
     with pytest.raises(CorruptFileError, match="this process saw 6 "):
         log.append("app-1", "release")
     with pytest.raises(CorruptFileError, match=r"log\.head saw 6 "):
@@ -270,7 +272,7 @@ def test_what_another_process_wrote_and_lost_is_missed_by_the_others(processes, 
     old = (tmp_path / "elsewhere").read_bytes()
     second, _ = processes()
     fill(second, 2)
-    head, there = second.head(), rewrite(database_url, 3, size)
+    head, there = second.head(), rewrite(database_url, 3, size, first._key)
     for name in {"service/log.head", "elsewhere"} - {known}:
         (tmp_path / name).write_bytes(old)
     with pytest.raises(CorruptFileError, match=f"{known} saw 5 "):
@@ -300,7 +302,7 @@ def test_a_transaction_reads_no_more_of_a_long_log_than_of_a_short_one(processes
 
 
 def test_a_file_keeps_its_head_from_one_that_does_not_continue_it(sqlite_database, tmp_path):
-    log = AuditLog(sqlite_database, witnesses=[HeadFile(tmp_path / "elsewhere")])
+    log = AuditLog(sqlite_database, key=LOG_KEY, witnesses=[HeadFile(tmp_path / "elsewhere")])
     fill(log, 4)
     known, path = log.head(), tmp_path / "elsewhere"
     other = open_database(f"sqlite:///{tmp_path / 'other.db'}")
@@ -321,7 +323,7 @@ class Far:
         self._database = database
 
     def witness_head(self, head, proof):
-        return asdict(remember_head(self._database, TreeHead.from_dict(dict(head)), proof))
+        return asdict(remember_head(self._database, TreeHead.from_dict(dict(head)), proof, "app-1"))
 
     def witnessed_head(self, key):
         try:
@@ -336,9 +338,9 @@ class Far:
 @pytest.mark.parametrize("entries", [3, 5, 8], ids=["shorter", "as long", "longer"])
 def test_a_service_that_knows_another_history_has_not_taken_a_head(sqlite_database, tmp_path, entries):
     far = open_database(f"sqlite:///{tmp_path / 'far.db'}")
-    log = AuditLog(sqlite_database)
+    log = AuditLog(sqlite_database, key=LOG_KEY)
     fill(log, 5)
-    remember_head(far, log.head(), [])
+    remember_head(far, log.head(), [], "app-1")
     other = open_database(f"sqlite:///{tmp_path / 'other.db'}")
     witness = HeadService("https://other.example.org", "t")
     witness._client = Far(far)
@@ -347,7 +349,7 @@ def test_a_service_that_knows_another_history_has_not_taken_a_head(sqlite_databa
     witness.close()  # it is told by then
     assert remembered_head(far, log.key) == log.head()
     with pytest.raises(BlindsightError):
-        witness.note(forged._newest, forged)
+        witness.note(witness._newest[0], forged)
     with pytest.raises(CorruptFileError, match=r"other\.example\.org saw 5 "):
         forged.append("app-9", "something else")
     for one in (far, other):
@@ -355,7 +357,7 @@ def test_a_service_that_knows_another_history_has_not_taken_a_head(sqlite_databa
 
 
 def test_a_service_that_shows_the_head_of_another_log_is_no_witness(sqlite_database):
-    log, stranger = AuditLog(sqlite_database), SigningKey.generate()
+    log, stranger = AuditLog(sqlite_database, key=LOG_KEY), SigningKey.generate()
     witness = HeadService("https://other.example.org", "t")
     shown = asdict(TreeHead.sign(stranger, 3, bytes(32), "2030-01-01T12:00:00.000000+00:00"))
     witness._client = type("Far", (), {"witnessed_head": lambda self, key: shown})()
@@ -404,7 +406,8 @@ WRITER = """
 import sys
 from blindsight.service.store import open_database
 from blindsight.service.log import AuditLog
-log = AuditLog(open_database(sys.argv[1]))
+from blindsight.crypto.signing import SigningKey
+log = AuditLog(open_database(sys.argv[1]), key=SigningKey(bytes(range(32))))
 for number in range(100_000):
     print(log.append("app-a", "release", {"number": number}).position, flush=True)
 """
@@ -432,7 +435,8 @@ def test_export_verifies_by_itself(log, tmp_path):
     for count in (0, 4):
         fill(log, count)
         with path.open("w", encoding="utf-8") as stream:
-            check = log.export(stream)
+            stream.writelines(log.export())
+            check = log.verify()
         assert check == log.verify()
         assert verify_export(path) == check
         assert verify_export(path, known_heads=[check.head]).ok
@@ -444,10 +448,10 @@ def test_export_verifies_by_itself(log, tmp_path):
 
 @pytest.fixture
 def exported(sqlite_database, tmp_path):
-    log, path = AuditLog(sqlite_database), tmp_path / "log.jsonl"
+    log, path = AuditLog(sqlite_database, key=LOG_KEY), tmp_path / "log.jsonl"
     fill(log, 4)
     with path.open("w", encoding="utf-8") as stream:
-        log.export(stream)
+        stream.writelines(log.export())
     return path
 
 
@@ -493,7 +497,7 @@ def test_any_changed_character_of_an_export_is_found(exported, data):
 
 
 def test_what_does_not_belong_into_the_log_is_refused(sqlite_database):
-    log = AuditLog(sqlite_database)
+    log = AuditLog(sqlite_database, key=LOG_KEY)
     for arguments, named in [
         (("", "release", {}), "100"),
         (("app-1", "two\nlines", {}), "printable"),
@@ -511,8 +515,8 @@ def test_what_does_not_belong_into_the_log_is_refused(sqlite_database):
 
 
 def test_tokens_are_kept_out(sqlite_database):
-    principals, log = Principals(sqlite_database), AuditLog(sqlite_database)
-    code = principals.create("X", "app")[1]
+    principals, log = Principals(sqlite_database), AuditLog(sqlite_database, key=LOG_KEY)
+    code, size = principals.create("X", "app")[1], 2
     for secret in (code, principals.redeem(code)[1]):
         for arguments in (
             (secret, "x"),
@@ -523,7 +527,7 @@ def test_tokens_are_kept_out(sqlite_database):
             with pytest.raises(InputError, match="token") as caught:
                 log.append(*arguments)
             assert secret not in str(caught.value)
-    assert (log.head().size, log.head().root) == (0, NONE)
+    assert [entry.action for entry in log.entries()] == ["seal rows"] * size
 
 
 plain = st.recursive(
@@ -545,14 +549,39 @@ def test_any_text_comes_back_as_it_was(log, actor, action, details):
     check = log.verify()
     assert (check.ok, check.entries) == (True, entry.position)
     stream = io.StringIO()
-    log.export(stream)
+    stream.writelines(log.export())
     assert json.loads(stream.getvalue().splitlines()[-2])["details"] == details
 
 
 def test_log_survives_a_restart(database, database_url):
-    AuditLog(database).append("app-1", "release")
+    AuditLog(database, key=LOG_KEY).append("app-1", "release")
     database.close()
     reopened = open_database(database_url)
-    assert AuditLog(reopened).append("app-1", "release").position == 2
-    assert AuditLog(reopened).verify().ok
+    assert AuditLog(reopened, key=LOG_KEY).append("app-1", "release").position == 2
+    assert AuditLog(reopened, key=LOG_KEY).verify().ok
     reopened.close()
+
+
+def test_nobody_fills_a_witnesss_memory_for_others(sqlite_database):
+    def told(principal):
+        return remember_head(sqlite_database, TreeHead.sign(SigningKey.generate(), 0, bytes(32), "2026"), [], principal)
+
+    for _ in range(MOST_WITNESSED):
+        told("app-1")
+    with pytest.raises(InputError, match="already"):
+        told("app-1")
+    told("app-2")
+
+
+def test_a_witness_that_knows_nothing_of_a_log_with_entries_must_be_said_to_be_new(sqlite_database, tmp_path):
+    far = open_database(f"sqlite:///{tmp_path / 'far.db'}")
+    witness = HeadService("https://other.example.org", "t")
+    witness._client = Far(far)
+    log = AuditLog(sqlite_database, key=LOG_KEY, witnesses=[witness])
+    fill(AuditLog(sqlite_database, key=LOG_KEY), 2)
+    with pytest.raises(StorageError, match="new"):
+        log.check_witnesses()
+    log.check_witnesses(new=True)
+    witness.close()
+    log.check_witnesses()
+    far.close()

@@ -12,10 +12,10 @@ import pytest
 from smallservice import GENDER, TLS, Cast, allow, enrolled, epoch_keys, frames, open_service, work
 from test_gateway_kills import start
 
+from blindsight.client import Release
 from blindsight.crypto.merkle import check_receipt
 from blindsight.errors import BlindsightError, BudgetExceededError, PrivacyError, StorageError
 from blindsight.service.jobs import LEASE
-from blindsight.service.releases import Release
 
 pytestmark = pytest.mark.usefixtures("known_verdicts")
 

@@ -34,6 +34,21 @@ def test_a_table_names_pictures_and_attributes(tmp_path):
     assert found.attributes[:, 0].tolist() == [1, 0, 1]
 
 
+def test_a_second_start_reads_what_the_first_computed(tmp_path, monkeypatch):
+    monkeypatch.setattr("blindsight.service.verification.PICTURES", 40)
+    first = platform_data(None, None, cache=tmp_path)
+    monkeypatch.setattr("blindsight.service.verification.faces", None)
+    monkeypatch.setattr("blindsight.service.verification.prepare_data", None)
+    again = platform_data(None, None, cache=tmp_path)
+    assert (again.judging.digest, again.development.digest) == (first.judging.digest, first.development.digest)
+    assert again.pipeline.fingerprint() == first.pipeline.fingerprint()
+    assert (again.size, again.unchanging) == (first.size, first.unchanging)
+    (kept,) = (tmp_path / "platform").glob("*.npz")
+    kept.write_bytes(kept.read_bytes()[:-100])
+    with pytest.raises(TypeError):  # damaged: it is computed again
+        platform_data(None, None, cache=tmp_path)
+
+
 def test_what_has_no_labels_is_refused_with_the_way_to_go(tmp_path):
     photos(tmp_path / "photos" / "one class", 2)
     with pytest.raises(InputError, match="--people"):

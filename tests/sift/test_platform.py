@@ -25,6 +25,7 @@ from blindsight.errors import (
     StorageError,
     UnknownNameError,
 )
+from blindsight.files import read_arrays, write_arrays
 from blindsight.metrics import balanced_accuracy
 from blindsight.sift.attackers import Attacker, train_public_classifier
 from blindsight.sift.certificate import certify
@@ -34,9 +35,8 @@ from blindsight.sift.personal import PersonalSift, respond
 from blindsight.sift.platform import Platform, Released, Wanted
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
-from blindsight.sift.register import JournalRecords, Register, Terms
+from blindsight.sift.register import JournalRecords, Register
 from blindsight.sift.sift import LayeredSift, Layers, LinearSift, Quantiser, Sift
-from blindsight.sift.stream import ReleaseBudget
 from blindsight.sift.union import Part, verify_together
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
@@ -390,31 +390,34 @@ def test_reference_rows_that_are_counted_are_refused():
         assert Platform(some, development=development).data.reference is not None
 
 
-def test_grants_of_sifts_that_were_fitted_to_the_rows_that_judge_them_end(tmp_path, monkeypatch):
-    """Records of earlier versions do not name what sifts were fitted to."""
-    few = with_few_levels(GENDER, DEVELOPMENT.features, 2)
-    with monkeypatch.context() as before:
-        before.setattr(
-            Platform,
-            "_terms",
-            lambda self, private, found: Terms(private, DATA.digest, self._names[not found.certified]),
-        )
-        made = platform(tmp_path)
-        for app, sift in (("X", GENDER), ("Y", few)):
-            granted(made, sift, app)
-    again = Platform(DATA, verifier=LIGHT, development=DEVELOPMENT, folder=tmp_path)
-    for app in "XY":
-        with pytest.raises(PrivacyError, match="suspended"):
-            release(again, app=app)
-    review = again.review()
-    assert [grant.app for grant in review.revoked] == ["X"]
-    assert "hardened on the rows" in review.revoked[0].revoked.reason
-    assert not review.revoked[0].revoked.leaks
-    assert {grant.terms.reference for grant in review.kept} == {again.data.reference_digest}
-    assert release(again, app="Y").tolist() == few.apply(FRAMES[:1]).tolist()
-    moved = Platform(DATA, verifier=LIGHT, development=pictures(1000, 30_000, seed=8), folder=tmp_path)
-    with pytest.raises(PrivacyError, match="suspended"):  # another support
-        release(moved, app="Y")
+@pytest.mark.parametrize("missing", ["frames", "epsilon"])
+def test_permanent_symbols_of_an_older_version_are_refused_and_not_drawn_again(tmp_path, missing):
+    bit = with_few_levels(linear({2: 1.0}), DEVELOPMENT.features, 2)
+    made, sure = platform(tmp_path, permanent=["gender"]), np.full((2, 20), 2, dtype=np.float32)
+    granted(made, bit, frames=2, then="permanent")
+    made.release("Ann", "X", sure, pipeline=PIXELS)
+    (path,) = (tmp_path / "permanent").glob("*.npz")
+    kind = "blindsight/permanent-symbols.1"
+    document, _ = read_arrays(path, kind)
+    del document["symbols"][0][missing]
+    write_arrays(path, kind, document, {}, private=True)
+    before = path.read_bytes()
+    again = platform(tmp_path, permanent=["gender"])
+    with pytest.raises(CorruptFileError, match=path.name):
+        again.release("Ann", "X", -sure, pipeline=PIXELS)
+    with pytest.raises(CorruptFileError, match=path.name):
+        again.symbols("Ann")
+    assert path.read_bytes() == before
+
+
+def test_a_journal_whose_grants_lack_what_they_rest_on_is_refused(tmp_path):
+    made = platform(tmp_path)
+    granted(made)
+    data = {key: value for key, value in made.grant(1).to_dict().items() if key != "time"}
+    made._register.record("grant", replaces=[], **data | {"number": 2, "terms": data["terms"] | {"reference": "it"}})
+    del data["terms"]["reference"]
+    with pytest.raises(CorruptFileError, match="reference"):
+        made._register.record("grant", replaces=[], **data | {"number": 3})
 
 
 # --- collusion ---
@@ -1054,27 +1057,6 @@ def test_a_permanent_symbol_of_one_frame_is_not_given_under_a_certificate_of_nin
         with pytest.raises(PrivacyError, match="drawn from 1 frame"):
             each.propose("Ann", "Y", FLASH, frames=9, then="permanent", another=True)
     assert made.grants("Ann", "Y") == ()
-
-
-def test_symbols_of_earlier_versions_are_given_where_their_grants_say_how_they_were_drawn(tmp_path, monkeypatch):
-    bit = with_few_levels(linear({2: 1.0}), DEVELOPMENT.features, 2)
-    made, sure = platform(tmp_path, permanent=["gender"]), np.full((2, 20), 2, dtype=np.float32)
-    granted(made, bit, frames=2, then="permanent")
-    with monkeypatch.context() as before:  # which did not note the frames
-        before.setattr(made._symbols, "_keep", lambda one: made._store.keep_symbol(replace(one, frames=0)))
-        made.release("Ann", "X", sure, pipeline=PIXELS)
-    again = platform(tmp_path, permanent=["gender"])
-    assert (again._store.symbols("Ann")[0].frames, again.symbols("Ann")[0].frames) == (0, 2)
-    assert again.release("Ann", "X", -sure, pipeline=PIXELS).tolist() == [[1]]
-    first = again.grants("Ann")[0]
-    other = replace(first, number=2, app="Y", budget=ReleaseBudget(1, "permanent"))
-    again._register.record("grant", replaces=[], **{key: one for key, one in other.to_dict().items() if key != "time"})
-    assert again.symbols("Ann")[0].frames == 0  # drawn for X or for Y
-    for app in "XY":
-        with pytest.raises(PrivacyError, match="unknown number of frames"):
-            again.release("Ann", app, sure, pipeline=PIXELS)
-    with pytest.raises(PrivacyError, match="unknown number of frames"):
-        again.propose("Ann", "Z", bit, frames=2, then="permanent", another=True)
 
 
 def test_what_may_change_or_tells_several_things_has_no_permanent_symbol():

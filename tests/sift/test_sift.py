@@ -1,7 +1,5 @@
 """The frozen sift: what it computes, what it refuses, that files give back the same one, and quantisers."""
 
-import hashlib
-import json
 import math
 from dataclasses import FrozenInstanceError
 
@@ -14,7 +12,6 @@ from scipy import sparse
 
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import read_arrays, write_arrays
-from blindsight.sift.fitted import FittedSift
 from blindsight.sift.sift import LinearSift, Quantiser, load_sift, save_sift, without_negligible
 
 
@@ -165,28 +162,11 @@ def test_files_give_back_the_same_sift(tmp_path_factory, matrix, bits, name, pip
     assert np.array_equal(again.apply(X), sift.apply(X))
 
 
-def write_as_version_0_1(path, kind, content, **arrays):
-    """The file that version 0.1 wrote: numpy's own archive, with a document that holds the checksum."""
-    digest = hashlib.sha256(json.dumps([kind, content], sort_keys=True, ensure_ascii=False).encode())
-    for name, array in sorted(arrays.items()):
-        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
-        digest.update(array.tobytes())
-    text = json.dumps({"kind": kind, "sha256": digest.hexdigest(), "content": content}).encode()
-    np.savez(path, document=np.frombuffer(text, dtype=np.uint8), **arrays)
-
-
-def test_a_folder_of_version_0_1_is_read(tmp_path):
-    origin = {"seen": np.zeros((4, 16), dtype=np.uint8)}
-    write_as_version_0_1(tmp_path / "origin.npz", "blindsight/sift-origin.1", {"features": "thumbnail"}, **origin)
-    (tmp_path / "policy.yaml").write_text("name: ''\npublic:\n- smiling\nprivate:\n- male\n")
-    numbers = {"mean": np.arange(3), "scale": np.ones(3), "matrix": np.eye(3)[:, :2], "edges": np.zeros((2, 1))}
-    content = {"kind": "linear", "name": "old", "settings": {"pipeline": "pixels of 0.1"}}
-    floats = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in numbers.items()}
-    write_as_version_0_1(tmp_path / "sift.npz", "blindsight/sift.1", content, **floats)
-    found = FittedSift.load(tmp_path)
-    assert found.sift.digest == "4566031b6030e0389fa61e58bcfeb5b9f15016c24c92eef09ae059ae71c80028"  # as 0.1 named it
-    assert (found.policy.private, found.features, found.collection) == (("male",), "thumbnail", None)
-    assert found.sift.apply([[-1, 2, 0]]).tolist() == [[0, 1]]
+def test_a_sift_is_named_by_its_numbers():
+    """Grants name sifts by their digests: the same numbers have the same name in every version."""
+    sift = LinearSift(np.arange(3), np.ones(3), np.eye(3)[:, :2], Quantiser(np.zeros((2, 1))), "pixels of 0.1", "old")
+    assert sift.digest == "4566031b6030e0389fa61e58bcfeb5b9f15016c24c92eef09ae059ae71c80028"
+    assert sift.apply([[-1, 2, 0]]).tolist() == [[0, 1]]
 
 
 def test_files_that_hide_things_are_refused_like_sifts_that_do(tmp_path):

@@ -210,9 +210,6 @@ def test_a_permanent_symbol_is_kept_by_its_sift_and_number_of_frames():
     assert book.symbol("ann", "youth", bit(0), lambda: even, count=1, another=True) == one
     assert book.symbol("ann", "male", bit(0), lambda: even, count=1) == one  # nor twice for another attribute
     assert book.charges("ann") == (one, three) == tuple(kept)
-    kept[:] = [replace(one, frames=0)]  # of an earlier version
-    with pytest.raises(PrivacyError, match="unknown number of frames"):
-        book.symbol("ann", "youth", bit(0), lambda: odd, count=1, another=True)
 
 
 def test_permanent_symbols_of_one_sift_from_several_numbers_of_frames_are_counted_apart():

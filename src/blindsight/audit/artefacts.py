@@ -7,19 +7,19 @@ from typing import get_args
 
 from blindsight.audit.checks import Audit, Kind, Plan, Target, run_checks
 from blindsight.audit.index_audit import plan_index
+from blindsight.audit.network_audit import ABOUT_NETWORK, plan_network
 from blindsight.audit.run_audit import ABOUT_RUN, plan_run
-from blindsight.audit.selective_audit import ABOUT_SELECTIVE, plan_selective
 from blindsight.audit.sift_audit import plan_sift
 from blindsight.data.dataset import Dataset
 from blindsight.errors import InputError
 from blindsight.files import AnyPath, as_path
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
-from blindsight.search.gallery import gallery_file
+from blindsight.search.gallery import gallery_file, refuse_older
 from blindsight.sift import fitted
 
 _MODEL, _NETWORK = "model.npz", "network.npz"
-_MADE_BY = "`blindsight learn classifier`, `learn network`, `learn selective`, `search build` or `sift fit`"
+_MADE_BY = "`blindsight learn classifier`, `learn network`, `search build` or `sift fit`"
 
 
 def audit_artefact(
@@ -41,7 +41,7 @@ def audit_artefact(
 def _plan(target: Target, seed: int, data: Dataset | None, progress: Progress) -> Plan:
     if target.kind == "sift":
         return plan_sift(target, random_state=seed, data=data, progress=progress)
-    plan = {"run": plan_run, "selective": plan_selective, "index": plan_index}[target.kind]
+    plan = {"run": plan_run, "network": plan_network, "index": plan_index}[target.kind]
     return plan(target.folder, random_state=seed, data=data, progress=progress)
 
 
@@ -52,9 +52,10 @@ def recognise(path: AnyPath) -> Target:
         raise InputError(f"{path} is not there. Give the folder that {_MADE_BY} wrote.")
     if not path.is_dir():
         return _of_file(path)
+    refuse_older(path)
     marks: dict[Kind, Callable[[Path], bool]] = {
         "run": lambda folder: (folder / ABOUT_RUN).exists(),
-        "selective": lambda folder: (folder / ABOUT_SELECTIVE).exists(),
+        "network": lambda folder: (folder / ABOUT_NETWORK).exists(),
         "index": lambda folder: gallery_file(folder) is not None,
         "sift": lambda folder: (folder / fitted.SIFT).exists(),
     }
@@ -70,7 +71,7 @@ def recognise(path: AnyPath) -> Target:
         )
     if (path / _NETWORK).exists():
         raise InputError(
-            f"{path} holds a network without {ABOUT_SELECTIVE}, which says how it was learned: it is of another "
+            f"{path} holds a network without {ABOUT_NETWORK}, which says how it was learned: it is of another "
             "version. Learn it again by `blindsight learn network --record`."
         )
     raise InputError(f"{path} holds nothing that can be audited. Give the folder that {_MADE_BY} wrote.")

@@ -235,7 +235,7 @@ def _effort(checks: Sequence[Check], seconds: float) -> float:
     return min(_MOST, max(_LEAST, (seconds - fixed) / growing)) if growing else 1.0
 
 
-Kind = Literal["run", "selective", "index", "sift"]
+Kind = Literal["run", "network", "index", "sift"]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ A plain step of SGD is a multiple of the gradient. A first step of Adam or RMSPr
 size: it sends rate g / (a |g| + e), where e = 1e-8 and a = 1 (Adam) or .1 (RMSProp). In that step u the entry stands as
 e u / (rate - a |u|), as far as float32 has not rounded u away beside the weight that it is added to. So at ordinary
 weights most of a gradient of RMSProp can be read, and of Adam the rows of units with little of it; a server that
-chooses the weights makes all of it little (`selective_audit.chosen_weights`). Of several local steps the first can be
+chooses the weights makes all of it little (`network_audit.chosen_weights`). Of several local steps the first can be
 read in units that it switched off: RMSProp leaves them there, and how far Adam's momentum moves them is known. Later
 uploads divide by what the optimiser remembers, and are not undone.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.audit.recovery import Vector
-from blindsight.selective.codec import ParameterLayout
+from blindsight.learn.modules import ParameterLayout
 
 _EPSILON = 1e-8  # torch's, of Adam and RMSProp
 _ROUNDING = 2.0**-22  # of a step: a few roundings of float32 inside of it

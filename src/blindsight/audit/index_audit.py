@@ -71,10 +71,9 @@ from blindsight.search.encrypted_query import (
 from blindsight.search.evaluation import Searcher
 from blindsight.search.function import Floats, HashFunction, HashLearner, LinearHash, load_function
 from blindsight.search.gallery import FUNCTION, PRIVATE, Gallery, Mode, Origin, Source, feature_pipeline
-from blindsight.search.hashers import ITQ, KernelHash, squared_distances
 from blindsight.search.index import SymbolIndex
+from blindsight.search.itq import ITQ
 from blindsight.search.localmode import LocalHasher
-from blindsight.validation import check_features
 
 _RUNS = 100_000
 _NEIGHBOURHOOD = 8  # pictures of the folders whose public bytes are compared
@@ -109,8 +108,6 @@ def plan_index(folder: Path, *, random_state: int, data: Dataset | None = None, 
         chosen += (Check("encrypted queries", 0, index.queries, fixed=1 + 0.15 * min(20, allowed)),)
     if index.gallery.statement.epsilon == 0:  # nothing was released
         chosen = tuple(check for check in chosen if check is not epsilon)
-    if isinstance(index.gallery.hasher, KernelHash):
-        chosen = (Check("anchors of the hash function", 1, index.anchors), *chosen)
     return Plan(
         f"the {index.gallery.mode} index of {len(index.gallery):,} pictures", chosen, statement=index.gallery.statement
     )
@@ -322,11 +319,6 @@ class IndexAudit:
         )
         return Evidence((finding,))
 
-    def anchors(self, effort: float) -> Evidence:
-        """Look for the rows that a kernel hash function carries."""
-        assert isinstance(self.gallery.hasher, KernelHash)
-        return Evidence((anchors_finding(self.gallery.hasher, self.features(self.indexed[1])),))
-
     def _learner(self, seed: int) -> HashLearner:
         """Return what the function of this index was learned by."""
         if self.gallery.mode == "central":
@@ -367,9 +359,6 @@ def _held(gallery: Gallery) -> NDArray[Any]:
     """Return what the index holds of each picture, in the order of their numbers: a release or a code."""
     index = gallery.index
     return index.symbols if isinstance(index, SymbolIndex) else index.codes
-
-
-_SAME = 1e-6  # of a row's squared length: what rounding leaves of nothing
 
 
 def truth_finding(hasher: LocalHasher, truth: NDArray[np.int64], released: NDArray[np.int64], source: str) -> Finding:
@@ -531,23 +520,6 @@ def public_bytes_finding(agree: list[bool], source: str, mode: Mode) -> Finding:
         attack="folders that differ in one picture, which may equal another, private or public, are built and edited "
         "with the same coins, and compared byte by byte",
         details={"pairs": len(agree)},
-    )
-
-
-def anchors_finding(function: KernelHash, rows: Floats) -> Finding:
-    """Count the anchors of a kernel hash function that are rows of the collection, word for word."""
-    anchors = check_features(function.anchors, function.dimension, least=0)
-    nearest = squared_distances(anchors, rows).min(axis=1)
-    found = int(np.sum(nearest <= _SAME * np.einsum("ij,ij->i", anchors, anchors)))
-    return Finding(
-        claim="a hash function does not hold the pictures it was learned from",
-        source="nobody",
-        proven="nothing: KSH and SDH carry training rows as anchors",
-        measure="share of anchors that are features of indexed pictures, word for word",
-        measured=rate(found, len(anchors)),
-        verdict="leaks" if found else "at chance",
-        attack="reading the hash function",
-        details={"anchors": len(anchors), "rows": len(rows)},
     )
 
 

@@ -98,6 +98,7 @@ def audit(
     if data is None and (path is not None or count is not None):
         raise InputError("--path and -n are about the collection of --data; got no --data. Name it, or leave them out.")
     check_minutes(minutes)
+    options.register_collections()
     folder = as_path(what)
     out = Path("out/audit") / folder.resolve().name if out is None else out
     check_writable(out)

@@ -1,4 +1,4 @@
-"""`blindsight data`: list, fetch, look at and measure collections of pictures."""
+"""`blindsight data`: list, look at and measure collections of pictures."""
 
 import json
 from contextlib import suppress
@@ -15,7 +15,7 @@ from blindsight.files import atomic_writer, cache_folder
 if TYPE_CHECKING:  # what reads pictures brings scikit-learn, which other commands should not wait for
     from blindsight.data import Dataset
 
-app = group("data", "List, fetch and look at collections of pictures.")
+app = group("data", "List and look at collections of pictures.")
 
 named = argument("name", "Name of the collection; `blindsight data list` shows them.")
 
@@ -33,6 +33,7 @@ class Read:
     def load(self, name: str, count: int | None = None) -> "Dataset":
         from blindsight.data import load
 
+        options.register_collections()
         asked: dict[str, Any] = {
             "path": self.path,
             "count": self.count or count,
@@ -62,6 +63,7 @@ def list_collections() -> None:
     """Show every collection Blindsight can load, and whether it is here."""
     from blindsight.data import catalogue
 
+    options.register_collections()
     entries = catalogue()
     document = {
         "cache": str(cache_folder()),
@@ -75,18 +77,6 @@ def list_collections() -> None:
         (e.name, e.title, e.comes, here[e.is_here()] if e.comes != "from a path" else "-", e.licence) for e in entries
     ]
     show(document, table("Collections", ("name", "what", "comes", "here", "licence"), rows))
-
-
-@command(app, "fetch", example="data fetch cifar10")
-@named
-@option("--via", help="Use only this source.")
-def fetch_collection(name: str, via: str | None) -> None:
-    """Bring a collection into the cache: checked against its checksum, whole or not at all."""
-    from blindsight.data import fetch
-
-    with terminal_progress() as progress:
-        folder = fetch(name, via=via, progress=progress)
-    show({"name": name, "folder": str(folder)}, f"{name} is in {folder}")
 
 
 @command(app, "info", example="data info folder --path photos")

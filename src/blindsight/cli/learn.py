@@ -13,14 +13,12 @@ from blindsight.cli.options import (
     hint,
     show,
     split_names,
-    split_numbers,
     table,
     tell_skipped,
     terminal_progress,
     to_delta,
     to_features,
     to_file,
-    to_folder,
     to_positive,
     write_json,
 )
@@ -28,7 +26,7 @@ from blindsight.errors import InputError, StorageError
 from blindsight.files import as_path, atomic_writer, cache_folder, free_memory, storage_errors, write_together
 
 if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands should not wait for
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from blindsight.data import Dataset
     from blindsight.data.partition import Division, Sharing
@@ -38,15 +36,10 @@ if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands shoul
     from blindsight.progress import Progress
     from blindsight.rounds import Privacy, RoundReport, Sums
     from blindsight.rounds.run import OnRound
-    from blindsight.selective.codec import Vector
-    from blindsight.selective.study import SharingResult
-    from blindsight.selective.timeline import Photos
-    from blindsight.sums.engine import Cost
     from blindsight.sums.scheme import Choice
 
 app = group("learn", "Train together without seeing each other's data or updates.")
 
-_SHOWN = ("centralised", "never updated", "local only", "selective sharing", "FedAvg, equal uploads")
 _BYTES_PER_SCORE = 48  # of an owner's memory while it learns, for every picture and class
 _COLUMNS = ("round", "score", "sparsity", "kB/owner", "training s", "owners s", "aggregator s", "key generator s")
 
@@ -199,7 +192,10 @@ proof = grouped(
     option("--delta", type=float, check=to_delta, help="Of epsilon; below one over the number of records."),
     option("--unit", choices=("record", "member"), help="What epsilon protects."),
     option(
-        "--clip", type=float, check=to_positive, help="Longest gradient of a record (default 1), or update of a member."
+        "--clip",
+        type=float,
+        check=to_positive,
+        help="Longest gradient of a record (default: 1, of a network by the public pictures), or update of a member.",
     ),
     option(
         "--colluders",
@@ -210,7 +206,6 @@ proof = grouped(
     option("--drop-outs", type=int, min=0, help="Owners that may miss a round; default: what masks withstand."),
 )
 
-recorded = flag("--record", help="Keep what the server received, for `blindsight audit`.")
 attributes = option("--attributes", default="", help="Learn these attributes instead of the classes.")
 
 
@@ -233,7 +228,6 @@ attributes = option("--attributes", default="", help="Learn these attributes ins
 )
 @proof
 @option("--ledger", type=Path, check=to_file, help="Ledger that is charged with epsilon before anything is learned.")
-@flag("--compare", help="Also measure in the report what a round costs with every other scheme.")
 @options.model_folder("out/learn")
 @options.resume
 @flag(
@@ -251,7 +245,6 @@ def learn_classifier(
     sharing: Literal["equal", "by-class", "by-person"] | None,
     minimum_per_position: int | None,
     ledger: Path | None,
-    compare: bool,
     out: Path,
     resume: bool,
     record: bool,
@@ -280,7 +273,7 @@ def learn_classifier(
         privacy.plan(members=owners, dimension=1, rounds=adding.rounds, records=1, scheme=adding.choice().scheme)
     charged = None if ledger is None else Ledger(ledger)
     options.end_check(check)
-    study, pictures = _study(collected, seen, attributes, sharing, sites)
+    study, pictures = prepare_study(collected, seen, attributes, sharing, sites)
     _check_memory(study)
     learner.set_params(multilabel=study.multilabel, classes=study.classes)
     described = collected.to_dict() | asdict(seen) | {"data": data, "owners": owners, "attributes": attributes}
@@ -314,7 +307,7 @@ def learn_classifier(
 
     write_together(out, write)
     if played or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report
-        _write_report(out, data, learner, owners, adding, compare)
+        _write_report(out, data, learner, owners)
     before, final = learner.public_score_ or 0.0, learner.history_[-1].score or 0.0
     lines = [
         f"\nScheme {adding.choice()}.",
@@ -339,73 +332,103 @@ def learn_classifier(
 @own
 @option("--model", required=True, help="Your torch module, as in net.py:Net; called with the number of classes.")
 @option("--side", default=32, help="With --owner: size at which pictures are read.", min=8)
-@option("--epsilon", type=float, check=to_positive, help="Prove this much of the run; needs --delta and --unit.")
-@option("--delta", type=float, check=to_delta, help="Of epsilon; below one over the number of pictures.")
-@option("--unit", choices=("record", "participant"), help="What epsilon protects.")
-@option("--share", default=0.1, help="Fraction of the parameters in an upload.")
-@option("--clip", type=float, check=to_positive, help="Longest gradient or upload; default: by the public pictures.")
-@option("--batch-size", type=int, help="Pictures of an upload; default: from epsilon.", min=1)
-@option("--local-steps", type=int, help="Passes over them; default: 5.", min=1)
-@option("--learning-rate", type=float, help="Default: by the optimiser and epsilon.")
-@option("--decay", type=float, help="In the t-th upload the rate is divided by 1 + decay t.")
+@option("--rounds", type=int, help="Default: 20, and more with a --share below 1.", min=1)
+@option("--share", type=float, help="Fraction of the parameters in a round, by a public schedule; default: all.")
+@options.scheme
+@option("--batch-size", type=int, help="Pictures of a step; default: 4 to 32.", min=1)
+@option("--local-epochs", default=1, help="Passes of an owner over its pictures in a round.", min=1)
+@option("--learning-rate", type=float, help="Default: by the optimiser and the noise.")
 @options.optimiser
-@option("--passes", default=1, help="How often all pictures are gone through.", min=1)
-@options.hidden_scheme
-@recorded
+@option("--server-momentum", default=0.9, help="How much of its last move the shared model repeats.")
+@option("--public-epochs", default=10, help="Passes over the public pictures before the first round.", min=0)
+@proof
+@option("--ledger", type=Path, help="Ledger that is charged with epsilon before anything is learned.")
 @options.model_folder("out/network")
+@options.resume
+@flag("--record", help="Keep what the server sees of every round, for `blindsight audit`.")
 @options.check_only
 def learn_network(
-    collected: Collected, own: Own, model: str, side: int, record: bool, out: Path, check: bool, **how: Any
+    collected: Collected,
+    own: Own,
+    proof: Proof,
+    model: str,
+    side: int,
+    share: float | None,
+    scheme: str | None,
+    ledger: Path | None,
+    out: Path,
+    resume: bool,
+    record: bool,
+    check: bool,
+    **how: Any,
 ) -> None:
     """Train your own torch module from several owners' pictures, with (epsilon, delta); write model and statement.
 
     blindsight learn network --model net.py:Net --owner north=DIR --owner east=DIR --owner west=DIR --public DIR
     """
-    from blindsight.selective.accounting import number_of
-    from blindsight.selective.estimator import SelectiveClassifier
-    from blindsight.selective.networks import module_maker
-    from blindsight.selective.timeline import Photos
-    from blindsight.sums.roles import forget
+    from blindsight.audit.network_audit import ABOUT_NETWORK, VIEW, ServerView, about_run
+    from blindsight.dp.ledger import Ledger
+    from blindsight.learn.modules import module_maker
+    from blindsight.learn.network import FederatedNetwork
+    from blindsight.rounds import RoundReport, Sums
+    from blindsight.sums.scheme import choose_scheme
 
-    seed = collected.seed
-    learner = SelectiveClassifier(None, random_state=seed, **how)
+    seed, choice, privacy = collected.seed, choose_scheme(scheme), proof.privacy()
+    if privacy is not None and resume:
+        raise InputError("with --epsilon there is no checkpoint (--resume).")
+    sums = Sums(scheme=choice.scheme, share=share)
+    learner = FederatedNetwork(None, privacy=privacy, sums=sums, random_state=seed, **how)
     learner.check()
-    make = module_maker(model)
-    sites = own.sites(collected)
+    make, sites = module_maker(model), own.sites(collected)
+    if privacy is not None:  # of as small a model as there is, to see whether these members can give it
+        owners, rounds = collected.owners if sites is None else len(sites.owners), how["rounds"] or 1
+        privacy.plan(members=owners, dimension=1, rounds=rounds, records=1, scheme=choice.scheme)
+    charged = None if ledger is None else Ledger(ledger)
     options.end_check(check)
     with terminal_progress() as progress:
-        dataset, division = _divided(collected, sites, progress, side=side)
+        dataset, division = _divided(collected, sites, progress, side=side, keep_copies=privacy is not None)
     if dataset.images is None or dataset.labels is None:
         raise InputError(f"a network learns the classes of pictures; {dataset.name} has none.")
     learner.set_params(module=make(len(dataset.label_names), seed), classes=dataset.label_names)
-    messages: list[bytes] = []
+    members = {name: dataset[rows] for name, rows in division.by_owner.items()}
+    data = collected.name if sites is None else "own pictures"
+    played: list[RoundReport] = []
     learner.fit(
-        {name: dataset[rows] for name, rows in division.by_owner.items()},
+        members,
         public=dataset[division.public],
-        test=dataset[division.held_out],
-        record=messages.append if record else forget,
+        validation=dataset[division.held_out],
+        ledger=charged,
+        scope=data,
+        checkpoint=out / "checkpoint" if resume else None,
+        record=record,
+        on_round=_told_and_kept(out, LiveTable(f"Learning {data} from {len(members)} owners", _COLUMNS), played),
     )
     place, _, name = model.rpartition(":")
     source, (height, width) = f"{as_path(place).absolute()}:{name}", dataset.images.shape[1:3]
     kept = replace(learner.model_, side=height if height == width else None, source=source)
-    asked = {name: value for name, value in learner.get_params(deep=False).items() if name != "module"}
-    described = collected.to_dict() | {"model": source, "network": asked}
+    described = collected.to_dict() | {"model": source, "owners": len(members)}
     if sites is not None:
-        described |= {"data": "own pictures", "owners": len(sites.owners), "sites": asdict(sites), "side": side}
-    photos = {name: Photos(dataset.images[rows], dataset.labels[rows]) for name, rows in division.by_owner.items()}
+        described |= {"data": data, "sites": asdict(sites), "side": side}
 
     def write(folder: Path) -> None:
         kept.save(folder / "network.npz")
+        write_json(folder / "history.json", [report.to_dict() for report in learner.history_])
         write_json(folder / "statement.json", learner.statement_.to_dict())
-        _keep_run(folder, learner.initial_, described, messages if record else None, photos)
+        write_json(folder / ABOUT_NETWORK, about_run(learner, **described))
+        if learner.seen_ is not None:
+            ServerView.of(learner.seen_, members).save(folder / VIEW)
 
-    _forget_view(out)
+    with storage_errors("remove", out / VIEW):
+        (out / VIEW).unlink(missing_ok=True)  # of an earlier run
     write_together(out, write)
-    document = {"model": str(out / "network.npz"), "public_score": learner.public_score_, "score": learner.score_}
+    before, final = learner.public_score_ or 0.0, learner.history_[-1].score or 0.0
+    document = {"model": str(out / "network.npz"), "public_score": before, "score": final}
     show(
-        document | {"plan": asdict(learner.plan_), "statement": learner.statement_.to_dict()},
-        f"From {learner.public_score_:.1%} (public pictures) to {learner.score_:.1%} in {learner.uploads_} uploads, "
-        f"{learner.plan_.batch_size} pictures and {number_of(learner.plan_.local_steps, 'local step')} each.",
+        document
+        | {"plan": asdict(learner.plan_), "statement": learner.statement_.to_dict()}
+        | {"history": [report.to_dict() for report in learner.history_]},
+        f"\nScheme {choice}.",
+        f"From {before:.1%} (public pictures) to {final:.1%} in {len(learner.history_)} rounds.",
         learner.statement_.headline(),
         f"Model and statement are in {out}.",
         _predict_hint(out, collected, own),
@@ -422,7 +445,7 @@ def learn_predict(run: Path, pictures: Path, out: Path | None) -> None:
     from blindsight.learn.model import load_model
 
     if (run / "network.npz").is_file():
-        from blindsight.selective.estimator import NetworkModel
+        from blindsight.learn.network import NetworkModel
 
         model: NetworkModel | PictureModel = NetworkModel.load(run / "network.npz")
     else:
@@ -463,7 +486,7 @@ def learn_clusters(
     sums = adding.sums()
     collected.check()
     options.end_check(check)
-    study, _ = _study(collected, seen)
+    study, _ = prepare_study(collected, seen)
     if clusters is None and study.multilabel:
         raise InputError(f"{collected.name} has attributes and no classes: say how many clusters to find (--clusters).")
     many = clusters or len(study.answers)
@@ -494,207 +517,6 @@ def learn_clusters(
     )
 
 
-@command(app, "compare", example="learn compare --data digits --epsilon 1 --delta 1e-5")
-@collected
-@seen
-@option("--epsilon", type=float, required=True, check=to_positive, help="What PRR10 and RA12 claim to spend.")
-@option("--delta", type=float, required=True, check=to_delta, help="Their delta.")
-@attributes
-@options.rounds
-@options.key_bits
-@options.sparsity(0.9)
-def learn_compare(
-    collected: Collected,
-    seen: Seen,
-    epsilon: float,
-    delta: float,
-    attributes: str,
-    rounds: int,
-    key_bits: int,
-    sparsity: float | None,
-) -> None:
-    """Learn the same data by every installed scheme and every baseline: accuracy, cost and privacy side by side."""
-    from blindsight.learn.comparison import contest
-
-    asked: dict[str, Any] = {"rounds": rounds, "key_bits": key_bits, "sparsity": sparsity}
-    Adding(scheme="dphe", keys="subgroup", **asked).sums()
-    study, _ = _study(collected, seen, attributes)
-    with terminal_progress() as progress:
-        rows = contest(study, epsilon=epsilon, delta=delta, **asked, random_state=collected.seed, progress=progress)
-    columns = ("method", "accuracy", "CPU s", "MB/owner", "privacy")
-    cells = [
-        (
-            *(row.method, f"{row.score:.3f}", f"{row.seconds:.1f}"),
-            "-" if row.megabytes is None else f"{row.megabytes:.2f}",
-            "-" if row.statement is None else row.statement.headline(),
-        )
-        for row in rows
-    ]
-    show(
-        {"methods": [row.to_dict() for row in rows]},
-        table(f"Learning {collected.name}", columns, cells, numbers=columns[1:4]),
-    )
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Whose photos, and when."""
-
-    participants: int
-    days: int
-    initial: float
-    skew: float | None
-    attribute: str | None
-
-
-plan = grouped(
-    "plan",
-    Plan,
-    option("--attribute", help="Learn this attribute's yes and no."),
-    option("--participants", default=10, min=1, help="How many people take photos."),
-    option("--days", default=28, min=1, help="For how many days."),
-    option("--initial", default=0.1, help="Fraction of the photos that are public, day 0."),
-    option("--skew", type=float, help="Unequal classes: Dirichlet concentration."),
-)
-
-
-@dataclass(frozen=True)
-class Training:
-    """What is trained, and how."""
-
-    model: str
-    optimiser: Literal["sgd", "rmsprop", "adam"]
-    learning_rate: float | None
-    local_steps: int
-    decay: float
-
-
-training = grouped(
-    "training",
-    Training,
-    option(
-        "--model",
-        default="head",
-        help="head (on features), cnn (from scratch), or your torch module, as in net.py:Net.",
-    ),
-    options.optimiser,
-    option("--learning-rate", type=float, help="Default: by the optimiser."),
-    option("--local-steps", default=5, min=1, help="Passes over each batch of 32 photos."),
-    option("--decay", default=0.01, min=0, help="In the t-th upload the rate is divided by 1 + decay t."),
-)
-
-
-@command(
-    app,
-    "selective",
-    example="learn selective --data digits --share 0.1 --noise record --epsilon 4 --delta 1e-5 --clip 1",
-)
-@options.collected
-@option("--classes", default="", help="Learn only these classes, by commas.")
-@plan
-@training
-@option(
-    "--features",
-    default="pixels",
-    check=lambda kind: kind if kind.startswith("vgg16:") else to_features(kind),
-    help="Of a head: pixels, embedding, thumbnail, a path of an ONNX model or vgg16:WEIGHTS.",
-)
-@options.components(64)
-@option("--share", default=0.1, help="theta_u: fraction of parameters uploaded.")
-@option("--download", default=1.0, help="theta_d: fraction downloaded.")
-@option(
-    "--select", choices=("largest", "random", "threshold"), default="largest", help="Which parameters are uploaded."
-)
-@option("--threshold", type=float, help="tau, for --select threshold.")
-@option("--bound", type=float, help="gamma: values are cut to +- this.")
-@flag("--residual", help="Send later what was not sent.")
-@flag("--half", help="Upload float16.")
-@flag("--half-download", help="Download float16.")
-@option("--order", choices=("round-robin", "random", "asynchronous"), default="round-robin", help="Who comes when.")
-@options.hidden_scheme
-@option(
-    "--noise",
-    choices=("none", "published", "laplace", "participant", "record"),
-    default="none",
-    help="published or laplace: per parameter; participant or record: with a proof.",
-)
-@option("--epsilon", type=float, help="Of the noise: per parameter and upload, or (with a proof) of all days.")
-@option("--delta", type=float, help="Of all proven epsilons.")
-@option("--clip", type=float, help="Longest gradient of a photo, for record noise.")
-@option("--upload-clip", type=float, help="Longest upload, for participant noise.")
-@option("--epsilons", default="", help="Also simulate methods with proven noise at these.")
-@recorded
-@option("--out", default=Path("out/selective"), help="Folder of statement and report.", check=to_folder)
-def learn_selective(
-    collected: options.Collected,
-    plan: Plan,
-    training: Training,
-    classes: str,
-    features: str,
-    components: int,
-    epsilons: str,
-    record: bool,
-    out: Path,
-    **sharing: Any,
-) -> None:
-    """Keep a network up to date from people's photos, of which only chosen changes are shared; compare, day by day."""
-    from blindsight.selective import study as studies
-    from blindsight.sums.roles import forget
-
-    seed = collected.seed
-    trained = studies.Training(**vars(training))
-    asked = studies.SharingOptions(**sharing, epsilons=tuple(split_numbers(epsilons)))
-    asked.check_participants(plan.participants)
-    planned: dict[str, Any] = asdict(plan) | {"classes": split_names(classes)}
-    extractor = studies.backbone(features, components=components, random_state=seed)
-    with terminal_progress() as progress:
-        study = studies.PhotoStudy.prepare(
-            collected.load(progress),
-            extractor,
-            trained,
-            **planned,
-            random_state=seed,
-            cache=cache_folder(),
-            progress=progress,
-        )
-    title = f"Learning {collected.name} from {plan.participants} participants, {study.dimension:,} parameters"
-    live = LiveTable(title, ("day", *_SHOWN))
-
-    def show_day(day: int, found: "Mapping[str, float]") -> None:
-        live.row((str(day), *(f"{found[name]:.3f}" for name in _SHOWN)))
-
-    messages: list[bytes] = []
-    result = studies.SharingResult.of(study, asked, record=messages.append if record else forget, on_day=show_day)
-    described = {"features": features, "components": components, "training": asdict(trained), "plan": planned}
-    described |= collected.to_dict() | {"sharing": asdict(asked)}
-    _forget_view(out)
-    _keep_run(out, study.initial, described, messages if record else None, study.photos)
-    _show_sharing(result, out, collected.name, seed)
-
-
-def _keep_run(
-    out: Path,
-    initial: "Vector",
-    described: dict[str, Any],
-    messages: list[bytes] | None,
-    photos: "Mapping[str, Photos]",
-) -> None:
-    """Write how a run was asked and what its server received, for audits."""
-    from blindsight.audit.selective_audit import ABOUT_SELECTIVE, VIEW, Recording, about_run
-
-    write_json(out / ABOUT_SELECTIVE, about_run(initial, **described))
-    if messages is not None:
-        Recording.of(messages, photos).save(out / VIEW)
-
-
-def _forget_view(out: Path) -> None:
-    """Remove what the server of an earlier run received."""
-    from blindsight.audit.selective_audit import VIEW
-
-    with storage_errors("remove", out / VIEW):
-        (out / VIEW).unlink(missing_ok=True)
-
-
 def _told_and_kept(out: Path, live: LiveTable, reports: "list[RoundReport]") -> "OnRound":
     def after_round(report: "RoundReport") -> None:
         reports.append(report)
@@ -708,7 +530,7 @@ def _told_and_kept(out: Path, live: LiveTable, reports: "list[RoundReport]") -> 
     return after_round
 
 
-def _study(
+def prepare_study(
     collected: Collected,
     seen: Seen,
     attributes: str = "",
@@ -752,14 +574,20 @@ def _divided(
     side: int,
     attributes: "Sequence[str]" = (),
     sharing: "Sharing | None" = None,
+    keep_copies: bool = False,
 ) -> "tuple[Dataset, Division]":
-    """Return all pictures and whose are whose: shared out, or the owners' own."""
+    """Return all pictures, and which are public, held out and each owner's: shared out, or the owners' own.
+
+    With `keep_copies` pictures of the same content all stay, so that their number does not depend on what they show.
+    """
     from blindsight.data.sites import divide
 
     if sites is not None:
-        dataset, division = sites.read(attributes, side=side, random_state=collected.seed, progress=progress)
+        dataset, division = sites.read(
+            attributes, side=side, keep_copies=keep_copies, random_state=collected.seed, progress=progress
+        )
         return tell_skipped(dataset), division
-    dataset, owners = collected.load(progress), collected.owners
+    dataset, owners = collected.load(progress, keep_copies=keep_copies), collected.owners
     return dataset, divide(dataset, owners=owners, attributes=attributes, sharing=sharing, random_state=collected.seed)
 
 
@@ -782,46 +610,11 @@ def _cells(report: "RoundReport") -> tuple[str, ...]:
     )
 
 
-def _write_report(
-    out: Path, data: str, learner: "FederatedClassifier", owners: int, adding: Adding, compare: bool
-) -> None:
-    """Write the run's report, for its owner alone; to compare, measure what every scheme costs at this size."""
+def _write_report(out: Path, data: str, learner: "FederatedClassifier", owners: int) -> None:
+    """Write the run's report, for its owner alone."""
     from blindsight.report import write_report
     from blindsight.report.learning import LearningResult, learning_chapter
 
-    costs: Mapping[str, Cost] = {}
-    if compare:
-        from blindsight.learn.comparison import round_costs
-
-        weights, sparsity = learner.model_.weights.size, adding.sparsity
-        with terminal_progress() as progress:
-            costs = round_costs(weights, owners, sparsity=sparsity, key_bits=adding.key_bits, progress=progress)
-    chapter = learning_chapter(LearningResult.of(learner, owners=owners, costs=costs))
+    chapter = learning_chapter(LearningResult.of(learner, owners=owners))
     facts = {"Command": "blindsight learn classifier", "Data": data, "Seed": str(learner.random_state)}
     write_report(out / "report.html", f"Learning {data} together", [chapter], facts=facts, private=True)
-
-
-def _show_sharing(result: "SharingResult", out: Path, data: str, seed: int) -> None:
-    from blindsight.report import write_report
-    from blindsight.report.learning import sharing_chapter
-    from blindsight.selective.study import OURS
-    from blindsight.statement import rounded_up
-
-    statement = result.timeline.method(OURS).statement
-    facts = {"Command": "blindsight learn selective", "Data": data, "Seed": str(seed)}
-    write_report(out / "report.html", f"Sharing what was learned from {data}", [sharing_chapter(result)], facts=facts)
-    write_json(out / "statement.json", statement.to_dict())
-    columns, rows = result.timeline.rows((result.days,))
-    costs = [(row.what, rounded_up(row.basic), rounded_up(row.composed)) for row in result.cost.rows()]
-    counted = ("what is counted", "added up", f"at delta = {result.cost.delta:g}")
-    show(
-        result.to_dict() | {"report": str(out / "report.html")},
-        "",
-        table("Over all days", columns, rows, numbers=columns[1:-1]),
-        "",
-        table("What is shared costs", counted, costs, numbers=counted[1:]),
-        "",
-        result.cost.sentence(),
-        statement.headline(),
-        f"Report and statement are in {out}.",
-    )

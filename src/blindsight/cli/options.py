@@ -100,9 +100,8 @@ def report_folder(default: str) -> Declaration:
 owners = option("--owners", default=5, min=1, help="How many owners share the data out.")
 rounds = option("--rounds", default=10, min=1, help="How many rounds.")
 scheme = option("--scheme", default="masks", check=to_scheme, help="masks, bfv, dphe, block-dphe or plain.")
-hidden_scheme = option("--scheme", check=to_scheme, help="Add uploads up unseen: block-dphe, dphe, bfv or masks.")
 key_bits = option("--key-bits", default=3072, help="Length of the Paillier key: 2048, 3072 or 4096.")
-optimiser = option("--optimiser", choices=("sgd", "rmsprop", "adam"), default="sgd", help="How participants descend.")
+optimiser = option("--optimiser", choices=("sgd", "rmsprop", "adam"), default="sgd", help="How members descend.")
 resume = flag("--resume", help="Keep checkpoints there, and go on from the last one.")
 
 
@@ -169,16 +168,29 @@ class Collected:
         """Refuse a collection that is not known or not there, before any picture is read."""
         from blindsight.data.catalogue import reader_options
 
+        register_collections()
         reader_options(self.name, self.path)
         if self.path is not None:
             with storage_errors("read", self.path):
                 self.path.stat()
 
-    def load(self, progress: Progress) -> "Dataset":
+    def load(self, progress: Progress, *, keep_copies: bool = False) -> "Dataset":
         from blindsight.data import load
+        from blindsight.data.catalogue import reader_options
 
-        found = load(self.name, path=self.path, count=self.count, random_state=self.seed, progress=progress)
+        register_collections()
+        more: dict[str, Any] = (
+            {"keep_copies": True} if keep_copies and "keep_copies" in reader_options(self.name, self.path) else {}
+        )
+        found = load(self.name, path=self.path, count=self.count, random_state=self.seed, progress=progress, **more)
         return tell_skipped(found)
+
+
+def register_collections() -> None:
+    """Make the papers' collections known to `load`."""
+    from blindsight.cli import papers  # which imports this module
+
+    papers.register_collections()
 
 
 which = (

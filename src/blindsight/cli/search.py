@@ -9,8 +9,6 @@ from blindsight.cli.command import argument, command, flag, group, option
 from blindsight.cli.options import (
     hint,
     show,
-    split_names,
-    split_numbers,
     table,
     tell_skipped,
     terminal_progress,
@@ -29,7 +27,6 @@ if TYPE_CHECKING:  # search brings faiss and scikit-learn, which other commands 
 
     from blindsight.data import Dataset
     from blindsight.progress import Progress
-    from blindsight.search.compare import ContestRow
     from blindsight.search.gallery import Found, Gallery, Source
 
 app = group("search", "Search pictures by codes that do not give them away.")
@@ -98,14 +95,14 @@ def build(
     """Make an index of pictures, or bring it up to date: releases in local mode, the owner's codes in the others."""
     from blindsight.search.building import BuildOptions, build_gallery
 
-    source, others = _source(images, count, seed), None if public is None else _source(public, None, seed)
+    source, others = source_of(images, count, seed), None if public is None else source_of(public, None, seed)
     asked = BuildOptions(hold_out=hold_out, random_state=seed, **how)
     asked.check(public is not None)
     options.end_check(check)
     with terminal_progress() as progress:
         gallery = build_gallery(source, asked, out, public=others, cache=cache_folder(), progress=progress)
     document = {"index": str(out), "notes": list(gallery.notes)}
-    made = f"{len(gallery):,} pictures are in {out}, as {_described(gallery.features)}."
+    made = f"{len(gallery):,} pictures are in {out}, as {described(gallery.features)}."
     try_it = hint("search", "evaluate", out) if hold_out else hint("search", "show", out)
     if source.path is not None:
         try_it = hint("search", "query", out, _picture_in(source.path))
@@ -119,7 +116,7 @@ def describe(index: Path) -> None:
     from blindsight.search.gallery import Gallery
 
     gallery = Gallery.load(index)
-    said = f"{len(gallery):,} pictures in {gallery.mode} mode, as {_described(gallery.features)}."
+    said = f"{len(gallery):,} pictures in {gallery.mode} mode, as {described(gallery.features)}."
     show(_about(gallery) | {"settings": gallery.settings}, said, str(gallery.statement))
 
 
@@ -255,7 +252,7 @@ def evaluate(index: Path, queries: str | None, count: int, seed: int) -> None:
     with terminal_progress() as progress:
         others = None
         if queries is not None:  # read as the gallery's pictures were
-            others = _load(replace(_source(queries, count, seed), side=gallery.side), progress)
+            others = load_source(replace(source_of(queries, count, seed), side=gallery.side), progress)
         ranking = evaluate_gallery(gallery, index, others, count=count, random_state=seed, progress=progress)
     document: dict[str, Any] = {
         "mean_average_precision": ranking.mean_average_precision,
@@ -279,77 +276,12 @@ def evaluate(index: Path, queries: str | None, count: int, seed: int) -> None:
     show(document, *parts)
 
 
-@command(app, "compare", example="search compare --data digits")
-@option("--data", default="digits", help="A folder with a subfolder per class, or a collection.")
-@option("--epsilons", default="1,2,4,8", help="Budgets to compare, separated by commas.")
-@options.central_delta
-@options.bits(48)
-@options.methods
-@option(
-    "--features",
-    default="auto",
-    check=to_features,
-    help="pixels, embedding, thumbnail, an ONNX model's path, or auto: embedding for photographs.",
-)
-@option("--queries", default=200, help="How many pictures to ask with.", min=1)
-@option("--public-share", default=0.5, help="How much of the data is public.")
-@options.count
-@options.report_folder("out/search")
-@options.seed
-def compare(
-    data: str,
-    epsilons: str,
-    delta: float,
-    bits: int,
-    methods: str,
-    features: str,
-    queries: int,
-    public_share: float,
-    count: int | None,
-    out: Path,
-    seed: int,
-) -> None:
-    """Search one collection by every method at every epsilon: what is found, what is claimed, what is proven."""
-    from blindsight.data import pipeline
-    from blindsight.data.features import reading_side
-    from blindsight.dp.accounting import check_positive
-    from blindsight.report import write_report
-    from blindsight.report.searching import search_chapter
-    from blindsight.search.compare import SearchResult, SearchStudy, contest, divide
-    from blindsight.search.gallery import choose_features
-
-    budgets = split_numbers(epsilons)
-    for budget in budgets:
-        check_positive("epsilon", budget)
-    asked = split_names(methods, ";") or None
-    with terminal_progress() as progress:
-        source = _source(data, count, seed)
-        features, note = choose_features(source) if features == "auto" else (features, "")
-        dataset = _load(replace(source, side=reading_side(pipeline(features))), progress)
-        division = divide(dataset, queries=queries, public=public_share, random_state=seed)
-        study = SearchStudy.prepare(dataset, division, pipeline(features), cache=cache_folder(), progress=progress)
-        rows = contest(
-            study, epsilons=budgets, delta=delta, methods=asked, bits=bits, random_state=seed, progress=progress
-        )
-    result = SearchResult.of(dataset, study, rows, _described(features), epsilon=_middle(budgets))
-    report = write_report(
-        out / "report.html", f"Searching {data}", [search_chapter(result)], facts={"Seed": str(seed)}, private=True
-    )
-    columns = ("method", "protects", "epsilon", "proven per record", "mAP", "P@10")
-    cells = [_compared(row) for row in rows]
-    document = {"report": str(report), "chance": study.chance, "methods": [row.to_dict() for row in rows]}
-    show(
-        document,
-        table(f"Searching {data}; chance is {study.chance:.3f}", columns, cells, numbers=("epsilon", "mAP", "P@10")),
-        *((note,) if note else ()),
-        f"The report is in {report}. It shows pictures: only you can read it.",
-    )
-
-
-def _source(images: str, count: int | None, seed: int) -> "Source":
+def source_of(images: str, count: int | None, seed: int) -> "Source":
+    """Return the source of a folder, or else of a collection by name."""
     from blindsight.data.catalogue import reader_options
     from blindsight.search.gallery import Source
 
+    options.register_collections()
     if as_path(images).is_dir():
         return Source("folder", str(as_path(images)), count, seed)
     try:
@@ -393,28 +325,16 @@ def _token(path: Path) -> str:
     return content.decode().strip()
 
 
-def _load(source: "Source", progress: "Progress") -> "Dataset":
+def load_source(source: "Source", progress: "Progress") -> "Dataset":
+    """Read the pictures of a source, and show what was skipped."""
     progress("reading pictures", 0, None)
     return tell_skipped(source.load(progress))
 
 
-def _middle(budgets: list[float]) -> float:
-    """Return the budget shown in pictures: 4 if it was asked for, else the middle one."""
-    return 4.0 if 4.0 in budgets else sorted(budgets)[len(budgets) // 2]
-
-
-def _described(features: str) -> str:
+def described(features: str) -> str:
+    """Return what a picture is to a search, in words."""
     return {
         "thumbnail": "a grey thumbnail of unit length",
         "embedding": "1,280 activations of EfficientNet-lite0",
         "pixels": "principal components of its pixels, learned from the public pictures",
     }.get(features, f"what {features} makes of it")
-
-
-def _compared(row: "ContestRow") -> tuple[str, ...]:
-    claim = None if row.statement is None else row.statement.claim
-    promise = row.promise if claim is None else f"{row.promise}, claims {claim.claimed}"
-    if row.at_best is not None:
-        promise += f", {row.at_best:.0f} at best"
-    found = f"{row.score:.3f}", f"{row.ranking.precision_at_10:.3f}"
-    return row.method, row.group, "-" if row.epsilon is None else f"{row.epsilon:g}", promise, *found

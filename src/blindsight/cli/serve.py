@@ -62,6 +62,7 @@ identity = option("--identity", "-i", default=Path("blindsight.identity"), help=
     max=64,
 )
 @witnesses
+@flag("--witness-new", help="The service that is named as witness was never told of this log.")
 @option(
     "--verdict-seconds",
     default=60.0,
@@ -195,12 +196,15 @@ def restore(source: Path, folder: Path, database: str | None, witness: tuple[str
     show(
         asdict(done),
         f"Restored: the log has {done.entries} entries. Later heads that were given up: {lost}.",
-        f"Grants whose budget counts as used: {done.used_up}.",
+        f"Grants that ended, with what their budgets had left: {done.used_up}.",
+        f"People who stay erased: {', '.join(done.erased) or 'none that is known'}.",
+        "Unless a witness shows that this is the newest state, cameras, open codes and all tokens but the operators' "
+        "have ended: enrol everybody again.",
     )
 
 
 @argument("url", "Address of the service.")
-@argument("code", "The code that its operator gave you; of an earlier version your token.")
+@argument("code", "The code that its operator gave you.")
 @identity
 def enrol(url: str, code: str, identity: Path) -> None:
     """Redeem a code: make your token and, for an owner, the key for which your pictures are sealed, in one file.
@@ -290,16 +294,10 @@ def answer_proposal(job: str, said: Literal["allow", "fewer", "refuse"], identit
 @command(owners, "keys", example="owner keys --identity ann.identity")
 @identity
 def hand_over_keys(identity: Path) -> None:
-    """Register your key where the service has none; else hand over the keys of your features once more, after the
-    service's machine was restarted.
-    """
+    """Hand over the keys of your features once more, after the service's machine was restarted."""
     with _client(identity) as client:
-        if client.me.public_key is None:
-            client.register_key()
-            show({"registered": True}, "Your key is registered; your pictures are sealed for it.")
-        else:
-            client.hand_over_keys()
-            show({"handed_over": True}, "The keys of your features were handed over.")
+        client.hand_over_keys()
+    show({"handed_over": True}, "The keys of your features were handed over.")
 
 
 @command(owners, "rotate", example="owner rotate --identity ann.identity")
@@ -364,7 +362,8 @@ def issue_code(name: str, days: int | None, hours: int, folder: Path, database: 
     """Issue another code for who lost a token or a key; the old token opens nothing any more. An owner's grants end,
     and pictures of before stay sealed for the key of before.
     """
-    with _principals(folder, database, "issue enrolment code") as (principals, in_days, note):
+    reason = "another enrolment code was issued for the owner"
+    with _principals(folder, database, "issue enrolment code", reason) as (principals, in_days, note):
         known = _found(principals, name)
         code = principals.issue_code(known.id, hours=hours, expires=in_days(days))
         note(known)
@@ -377,7 +376,7 @@ def issue_code(name: str, days: int | None, hours: int, folder: Path, database: 
 @options.database
 def revoke_token(name: str, folder: Path, database: str | None) -> None:
     """Make a token worthless, for ever."""
-    with _principals(folder, database, "revoke principal") as (principals, _, note):
+    with _principals(folder, database, "revoke principal", "the owner's token was revoked") as (principals, _, note):
         known = _found(principals, name)
         principals.revoke(known.id)
         note(known)
@@ -390,9 +389,11 @@ def revoke_token(name: str, folder: Path, database: str | None) -> None:
 def list_tokens(folder: Path, database: str | None) -> None:
     """Show everybody; tokens themselves are kept nowhere."""
     _need_extra()
+    from blindsight.service.log import open_log
     from blindsight.service.principals import Principals
 
     with _opened(folder, database) as opened:
+        open_log(folder, opened)
         known = Principals(opened).list()
     columns = ("id", "name", "role", "created", "expires", "revoked")
     document = [{column: _text(getattr(one, column)) for column in columns} for one in known]
@@ -495,17 +496,26 @@ def _url(folder: Path, database: str | None) -> str:
 
 
 @contextmanager
-def _principals(folder: Path, database: str | None, action: str) -> "Iterator[tuple[Principals, Any, Any]]":
-    """Change who may ask, and note it in the log: both or neither."""
+def _principals(
+    folder: Path, database: str | None, action: str, ending: str | None = None
+) -> "Iterator[tuple[Principals, Any, Any]]":
+    """Change who may ask, and note it in the log: both or neither; `ending` is why grants and cameras end, too."""
     _need_extra()
+    from blindsight.service.gateway import end_on_machine
     from blindsight.service.log import MACHINE, open_log
     from blindsight.service.models import in_days
     from blindsight.service.principals import Principals, told_of
 
     with _opened(folder, database) as opened:
         log = open_log(folder, opened)
+
+        def note(whom: "Principal") -> None:
+            log.append(MACHINE, action, told_of(whom))
+            if ending is not None:
+                end_on_machine(log, opened, whom, ending)
+
         with opened.session():
-            yield (Principals(opened, clock=log.now), in_days, lambda whom: log.append(MACHINE, action, told_of(whom)))
+            yield Principals(opened, clock=log.now), in_days, note
 
 
 def _found(principals: "Principals", name: str) -> "Principal":

@@ -2,8 +2,7 @@
 
 import csv
 import io
-import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -29,16 +28,13 @@ from blindsight.files import atomic_writer, cache_folder, storage_errors
 
 if TYPE_CHECKING:  # sifting brings scikit-learn, which other commands should not wait for
     from numpy.typing import NDArray
-    from rich.table import Table
 
     from blindsight.data import Dataset, FeaturePipeline
     from blindsight.progress import Progress
-    from blindsight.sift.analysis import PolicyMatrix
+    from blindsight.sift.fit import SiftResult
     from blindsight.sift.fitted import Collection, FittedSift
     from blindsight.sift.policy import Policy
     from blindsight.sift.sift import Sift
-    from blindsight.sift.study import SiftResult
-    from blindsight.sift.trial import Sifted
     from blindsight.sift.verdict import Verification
     from blindsight.sift.verify import Verifier
 
@@ -56,6 +52,7 @@ class Collected(options.Collected):
         """Return the collection that is named, or else the one that a sift was made from."""
         from blindsight.sift.fitted import Collection
 
+        options.register_collections()
         if given is not None and self.data is None and self.path is None:
             if given.collection is None:
                 raise InputError("this sift does not say which collection it was made from. Name one: --data, --path.")
@@ -158,7 +155,7 @@ judged = grouped(
 @asked
 @seen
 @judged
-@option("--method", choices=("ppls", "leace", "symbol", "adversarial"), default="ppls", help="Who makes the sift.")
+@option("--method", choices=("ppls", "leace", "symbol"), default="ppls", help="Who makes the sift.")
 @options.numbers
 @options.privacy
 @option("--out", default=Path("out/sift"), help="Folder of sift, policy, statement and report.", check=to_folder)
@@ -168,7 +165,7 @@ def fit(
     asked: Asked,
     seen: Seen,
     judged: Judged,
-    method: Literal["ppls", "leace", "symbol", "adversarial"],
+    method: Literal["ppls", "leace", "symbol"],
     components: int,
     privacy: float | None,
     out: Path,
@@ -177,8 +174,8 @@ def fit(
     """Make a sift for a policy from two fifths of the pictures, and have a quick look at it on the others."""
     from blindsight.report import write_report
     from blindsight.report.sifting import sift_chapter
+    from blindsight.sift.fit import METHODS, SiftResult, make_learner
     from blindsight.sift.fitted import FittedSift, picture_digests
-    from blindsight.sift.study import METHODS, make_learner, study_sift
     from blindsight.sift.trial import Trial, divide_rows, prepare_data
 
     policy, seed, data = asked.read(), collected.seed, collected.name
@@ -187,17 +184,17 @@ def fit(
     collected.check()
     options.end_check(check)
     with terminal_progress() as progress:
-        dataset = _load(collected.collection(), progress, policy, judged.threshold)
+        dataset = load_labelled(collected.collection(), progress, policy, judged.threshold)
         rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
         trial = Trial(rows, verifier=verifier)
         progress("fitting the sift", 0, None)
         sift = trial.fit(learner, policy)
-        found = trial.measure(METHODS[method], sift, policy, progress=progress)
+        found = trial.measure(METHODS[method].title, sift, policy, progress=progress)
         develop, _ = divide_rows(len(dataset), dataset.persons, seed)
         digests = picture_digests(dataset)[develop]
         FittedSift(sift, policy, seen.features, made_by, digests, collected.collection()).save(out)
         write_json(out / "statement.json", found.found.statement.to_dict())
-        result = study_sift(dataset, trial, policy, found, learner, made_by, progress=progress)
+        result = SiftResult.of(trial, policy, [found], dataset)
     facts = {"Command": "blindsight sift fit", "Data": data, "Seed": str(seed)}
     write_report(out / "report.html", f"{policy}: a sift for {data}", [sift_chapter(result)], facts=facts, private=True)
     _show_fit(result, out)
@@ -236,8 +233,8 @@ def verify(
     accepted against all that the policy hides, it is written beside the sift as verified.npz, with the evidence; if
     not, an earlier one is taken away. With --as-is nothing is written.
     """
+    from blindsight.sift.fit import verify_fitted
     from blindsight.sift.fitted import keep_verified
-    from blindsight.sift.study import verify_fitted
 
     verifier = replace(judged.verifier(collected.seed, attackers), jobs=jobs, stop_early=True)
     given = _fitted(sift)
@@ -246,7 +243,7 @@ def verify(
     options.end_check(check)
     hidden = tuple(split_names(private)) or given.policy.private
     with terminal_progress() as progress:
-        dataset = _load(collected.collection(given), progress)
+        dataset = load_labelled(collected.collection(given), progress)
         cache = cache_folder()
         tried, found = verify_fitted(
             given, dataset, hidden, verifier, as_is=as_is, personal=personal, cache=cache, progress=progress
@@ -288,73 +285,6 @@ def apply(sift: Path, collected: Collected, out: Path) -> None:
     )
 
 
-@command(app, "matrix", example="sift matrix --data faces")
-@collected
-@seen
-@judged
-@option("--attributes", default="", help="By commas; default: the six whose labels are most even.")
-@option("--method", choices=("ppls", "leace"), default="ppls", help="Who makes the sifts.")
-@options.numbers
-@options.privacy
-@options.report_folder("out/sift-matrix")
-def matrix(
-    collected: Collected,
-    seen: Seen,
-    judged: Judged,
-    attributes: str,
-    method: Literal["ppls", "leace"],
-    components: int,
-    privacy: float | None,
-    out: Path,
-) -> None:
-    """Try every attribute against every other: correlation, overlap, what the app loses, what an attacker gains."""
-    from blindsight.report import write_report
-    from blindsight.report.sifting import matrix_chapter
-    from blindsight.sift.analysis import policy_matrix
-    from blindsight.sift.labels import label_columns
-    from blindsight.sift.study import make_learner, most_even
-    from blindsight.sift.trial import Trial, prepare_data
-
-    seed = collected.seed
-    verifier, made_by = judged.verifier(seed), seen.pipeline(seed)
-    learner = make_learner(method, made_by, components=components, privacy=privacy, verifier=verifier)
-    with terminal_progress() as progress:
-        dataset = _load(collected.collection(), progress)
-        names = tuple(split_names(attributes)) or most_even(dataset)
-        label_columns(dataset, names)
-        rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
-        found = policy_matrix(Trial(rows, verifier=verifier), names, method=learner, progress=progress)
-    if len(found.problems) == len(found.cells):
-        raise InputError(f"no two of these attributes have a sift: {found.problems[0]}")
-    chapter = matrix_chapter(found, threshold=judged.threshold)
-    report = write_report(out / "report.html", f"Attributes of {collected.name}", [chapter], facts={"Seed": str(seed)})
-    _show_matrix(found, report)
-
-
-@command(app, "compare", example="sift compare --public smiling --private male")
-@collected
-@asked
-@seen
-@judged
-@options.methods
-@options.attackers("quick")
-def compare(
-    collected: Collected, asked: Asked, seen: Seen, judged: Judged, methods: str, attackers: options.Attackers
-) -> None:
-    """Make sifts for one policy by every method, and name the accepted one that costs the app least."""
-    from blindsight.data import PixelFeatures
-    from blindsight.sift.trial import compare_sifts, prepare_data
-
-    policy, seed = asked.read(), collected.seed
-    verifier, made_by = judged.verifier(seed, attackers), seen.pipeline(seed)
-    with terminal_progress() as progress:
-        dataset = _load(collected.collection(), progress, policy, judged.threshold)
-        rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
-        only, scale = split_names(methods, ";") or None, not isinstance(made_by, PixelFeatures)
-        found = compare_sifts(rows, policy, methods=only, verifier=verifier, scale=scale, progress=progress)
-    _show_comparison(policy, found)
-
-
 def _fitted(path: Path, *, verified: bool = False) -> "FittedSift":
     """Read a sift; one with features that cannot be made here is refused."""
     from blindsight.sift.fitted import FittedSift
@@ -364,7 +294,7 @@ def _fitted(path: Path, *, verified: bool = False) -> "FittedSift":
     return given
 
 
-def _load(
+def load_labelled(
     collection: "Collection", progress: "Progress", policy: "Policy | None" = None, threshold: float = 0.0
 ) -> "Dataset":
     """Read the pictures; a policy that no sift for them can satisfy is refused before anything is trained."""
@@ -452,71 +382,6 @@ def _show_verification(found: "Verification", written: Path | None, judged: "Sif
         else f"{written} is the version to apply: {hint('sift', 'apply', sift, '--out', 'released.csv')} "
         "(to the same pictures; --path names others)",
     )
-
-
-def _show_matrix(matrix: "PolicyMatrix", report: Path) -> None:
-    from blindsight.report.sifting import FEWEST_POLICIES
-
-    tied = matrix.entanglement
-    figures = {
-        "Correlation of labels": tied.correlation,
-        "Overlap of features (the largest is 1)": tied.overlap,
-        "PubLoss (rows told, columns hidden)": matrix.figures("pub_loss"),
-        "PrivLoss (rows told, columns hidden)": matrix.figures("priv_loss"),
-    }
-    averages = {"pub_loss": matrix.average("pub_loss"), "priv_loss": matrix.average("priv_loss")}
-    sifts = len(matrix.cells) - len(matrix.problems)
-    explained = asdict(matrix.regression()) if sifts >= FEWEST_POLICIES else None
-    document = {"report": str(report), "accepted": matrix.accepted, "average": averages, "regression": explained}
-    lines = [
-        f"{matrix.accepted} of {len(matrix.cells)} policies pass; on average PubLoss is {averages['pub_loss']:.3f} "
-        f"and PrivLoss {averages['priv_loss']:.3f}."
-    ]
-    if explained is not None:
-        lines.append(
-            f"Correlation and overlap explain {explained['r_squared']:.0%} of the variance of PrivLoss, correlation "
-            f"{explained['correlation_share']:.0%} of that."
-        )
-    drawn = [_square(title, values, matrix.names) for title, values in figures.items()]
-    show(document | matrix.to_dict(), *drawn, *lines, f"The report is in {report}.")
-
-
-def _show_comparison(policy: "Policy", rows: "list[Sifted]") -> None:
-    from blindsight.sift.trial import best
-
-    columns = ("sift", "lets out", "PubLoss", "PrivLoss", "at most", "verdict")
-    cells = [
-        (
-            row.name,
-            row.lets_out,
-            _cell(row.pub_loss, 3),
-            _cell(row.priv_loss, 3),
-            _cell(row.bound, 3),
-            row.problem or f"{row.verdict}{', certified' * row.certified}",
-        )
-        for row in rows
-    ]
-    winner = best(rows)
-    line = (
-        "No sift is accepted."
-        if winner is None
-        else f"Of the accepted ones, {winner.name} costs the app least: PubLoss {winner.pub_loss:.3f} at PrivLoss "
-        f"{winner.priv_loss:.3f}."
-    )
-    document = {"rows": [row.to_dict() for row in rows], "best": None if winner is None else winner.name}
-    show(document, table(str(policy), columns, cells, numbers=columns[2:5]), line)
-
-
-def _square(title: str, values: Any, names: tuple[str, ...]) -> "Table":
-    rows = [
-        (name, *("" if i == j else _cell(float(values[i, j])) for j in range(len(names))))
-        for i, name in enumerate(names)
-    ]
-    return table(title, ("", *names), rows, numbers=names)
-
-
-def _cell(value: float, digits: int = 2) -> str:
-    return "none" if math.isnan(value) else f"{value:z.{digits}f}"
 
 
 def _best(found: "Verification", attribute: str) -> float:

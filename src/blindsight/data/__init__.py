@@ -1,6 +1,6 @@
 """Pictures, who owns them, and the features made of them."""
 
-from blindsight.data.catalogue import catalogue, fetch, load
+from blindsight.data.catalogue import catalogue, load, register_collection
 from blindsight.data.contactsheet import attribute_sheet, contact_sheet
 from blindsight.data.dataset import Dataset, PictureDataset
 from blindsight.data.embedding import Embedding, OnnxEmbedding
@@ -22,7 +22,7 @@ __all__ = [
     "default_correlation",
     "extract",
     "faces",
-    "fetch",
     "load",
     "pipeline",
+    "register_collection",
 ]

@@ -80,15 +80,17 @@ def decode(
     return _square(_upright_rgb(source, 4 * size if shrink else None), size, fit)
 
 
-def pixels_of(content: bytes) -> int:
-    """Return how many pixels a file claims to have, without decoding it; 0 where `decode` will say what is wrong."""
+def claimed_size(content: bytes) -> tuple[int, int, str]:
+    """Return width, height and mode that a file claims, without decoding it; zeros where `decode` will say what is
+    wrong.
+    """
     try:
         with _opened(content) as picture:
-            return picture.width * picture.height
+            return picture.width, picture.height, picture.mode
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        return MAX_PIXELS + 1
+        return MAX_PIXELS + 1, 1, "RGB"
     except Exception:  # decoders raise nearly anything on damaged files
-        return 0
+        return 0, 0, "RGB"
 
 
 def read_images(

@@ -24,7 +24,6 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -32,8 +31,8 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from blindsight.data.dataset import Float32, check_images
-from blindsight.errors import CorruptFileError, DataError, InputError, MessageError
-from blindsight.files import as_path, read_arrays, unpack_arrays, write_arrays
+from blindsight.errors import CorruptFileError, DataError, InputError
+from blindsight.files import as_path, read_arrays, write_arrays
 from blindsight.rng import science
 from blindsight.validation import check_shape
 
@@ -197,30 +196,12 @@ class PixelFeatures:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote, here or in version 0.1; what is truncated, altered or of another kind is refused."""
-        path = as_path(path)
+        """Read what `save` wrote; what is truncated, altered, older or of another kind is refused."""
         try:
             parameters, arrays = read_arrays(path, _KIND)
             return cls(**parameters).restore(arrays)
-        except CorruptFileError as refused:
-            found = cls._load_old(path)
-            if found is None:
-                raise refused from None
-            return found
         except (KeyError, TypeError):
             raise CorruptFileError(f"{path} does not hold pixel features. Fit and save again.") from None
-
-    @classmethod
-    def _load_old(cls, path: Path) -> Self | None:
-        """Return what version 0.1 wrote, the same arrays with a description of their own; None if this is not that."""
-        try:
-            arrays = unpack_arrays(path.read_bytes())
-            described = json.loads(str(arrays["description"]))
-            pipeline = cls(**described["parameters"]).restore(arrays)
-            genuine = (described["version"], described["content"]) == (_VERSION, pipeline._content_hash())
-        except (MessageError, KeyError, TypeError, ValueError):
-            return None
-        return pipeline if genuine else None
 
     def _components(self, images: NDArray[np.uint8], energy: float) -> dict[str, NDArray[Any]]:
         sums, squares = np.zeros(PlaneRows(images).width), 0.0

@@ -206,13 +206,19 @@ class Sites:
     test: str | None = None
 
     def read(
-        self, attributes: Sequence[str], *, side: int, random_state: int = 0, progress: Progress = silent
+        self,
+        attributes: Sequence[str],
+        *,
+        side: int,
+        keep_copies: bool = False,
+        random_state: int = 0,
+        progress: Progress = silent,
     ) -> tuple[Dataset, Division]:
-        """Read everybody's pictures at one size, and say whose are whose."""
+        """Read everybody's pictures at one size, and say whose are whose; with `keep_copies`, equal ones too."""
 
         def read(path: str) -> Dataset:
             kind = "csv" if as_path(path).suffix.lower() == ".csv" else "folder"
-            return load(kind, path=path, size=side, progress=progress)
+            return load(kind, path=path, size=side, keep_copies=keep_copies, progress=progress)
 
         owners = {}
         for name, path in self.owners.items():

@@ -360,7 +360,7 @@ class Admission:
     def node_config(self, home: Path, data: Path | None) -> dict[str, str]:
         config = {"role": "member", "home": str(home)}
         if KeyStore(home).identity.name == KEY_GENERATOR:
-            return config | {"role": "key-generator", "members": str(home / "members.toml")}
+            return config | {"role": "key-generator", "members-file": str(home / "members.toml")}
         config["key-generator"] = self.members.fingerprints[KEY_GENERATOR]
         return config | ({} if data is None else {"data": str(data)})
 

@@ -1,4 +1,4 @@
-"""Learning together without showing anything: encrypted federated averaging, its mathematics and its baselines."""
+"""Learning together without showing anything: encrypted federated averaging and its mathematics."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -7,9 +7,9 @@ if TYPE_CHECKING:
     from blindsight.data.sites import Study
     from blindsight.learn.classifier import FederatedClassifier
     from blindsight.learn.clustering import ClusterModel
-    from blindsight.learn.comparison import compare
     from blindsight.learn.kmeans import FederatedKMeans
     from blindsight.learn.model import LinearModel, PictureModel, load_model
+    from blindsight.learn.network import FederatedNetwork, NetworkModel
     from blindsight.rounds import RoundReport
     from blindsight.sums import open_session
 
@@ -17,11 +17,12 @@ __all__ = [
     "ClusterModel",
     "FederatedClassifier",
     "FederatedKMeans",
+    "FederatedNetwork",
     "LinearModel",
+    "NetworkModel",
     "PictureModel",
     "RoundReport",
     "Study",
-    "compare",
     "load_model",
     "open_session",
 ]
@@ -30,11 +31,12 @@ _HOMES = {
     "ClusterModel": "blindsight.learn.clustering",
     "FederatedClassifier": "blindsight.learn.classifier",
     "FederatedKMeans": "blindsight.learn.kmeans",
+    "FederatedNetwork": "blindsight.learn.network",
     "LinearModel": "blindsight.learn.model",
+    "NetworkModel": "blindsight.learn.network",
     "PictureModel": "blindsight.learn.model",
     "RoundReport": "blindsight.rounds",
     "Study": "blindsight.data.sites",
-    "compare": "blindsight.learn.comparison",
     "load_model": "blindsight.learn.model",
     "open_session": "blindsight.sums",
 }

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+import blindsight.papers.collections  # noqa: F401  (makes its photographs known to `load`)
 from blindsight.audit.checks import Evidence
 from blindsight.audit.inversion import FourPictures, four_pictures
 from blindsight.data.catalogue import catalogue, load

@@ -10,7 +10,7 @@ from blindsight.data import Dataset, attribute_sheet, contact_sheet
 from blindsight.dp import Census
 from blindsight.metrics import Interval
 from blindsight.report import page
-from blindsight.sift.study import words
+from blindsight.sift.fit import words
 
 
 @dataclass(frozen=True)

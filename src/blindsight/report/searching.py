@@ -1,23 +1,22 @@
-"""The report's chapter on search: what is found with and without privacy, and which epsilon is really behind it."""
+"""The report's chapter on search: what is found with and without privacy, and which epsilon is proven."""
 
 import math
 from collections.abc import Sequence
+from itertools import cycle
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from blindsight.data import contact_sheet
 from blindsight.report import page
-from blindsight.search.compare import ContestRow, SearchResult
-from blindsight.search.evaluation import Retrieval
+from blindsight.search.trial import ContestRow, SearchResult
 
 _CELL = 48  # pixels of a picture's side, about
 _PAPER_GREY = 250  # of the gap between strips
-_SHOWN = ("codebook", "labelled codebook", "central", "Hamming ball", "flipped bits")
-_PAPER = "PHashing (ITQ)"
 
 
 def search_chapter(result: SearchResult) -> page.Chapter:
+    """Compare ways to search: what each finds, first answers, and what is proven."""
     study = result.study
     blocks: list[page.Block] = [
         page.Text(
@@ -31,10 +30,9 @@ def search_chapter(result: SearchResult) -> page.Chapter:
     ]
     if result.dataset.images is not None and result.answers:
         blocks.append(_strips(result))
-    blocks += _curves(result)
     blocks += [
         page.StatementBlock(row.statement)
-        for method in ("codebook", "central", _PAPER, "PITQ")
+        for method in ("codebook", "central")
         if (row := result.row(method, result.epsilon)) is not None and row.statement is not None
     ]
     return page.Chapter(title="Searching without showing", lead=_lead(result), blocks=tuple(blocks))
@@ -44,24 +42,19 @@ def _lead(result: SearchResult) -> str:
     best, open_codes = result.row("codebook", result.epsilon), result.row("ITQ")
     if best is None or open_codes is None:
         return "What a search finds depends on what a record may lose."
-    lead = (
+    return (
         f"With epsilon = {result.epsilon:g} per record, proven, the codebook finds mAP {best.score:.3f} where open "
         f"codes (ITQ) find {open_codes.score:.3f} and chance {result.study.chance:.3f}."
-    )
-    paper = result.row(_PAPER, result.epsilon)
-    if paper is None or paper.statement is None:
-        return lead
-    return (
-        f"{lead} The paper's flipped codes find {paper.score:.3f} under the same name, with nothing proven of a record."
     )
 
 
 def _budget_plot(result: SearchResult) -> page.Plot:
+    asked_for = list(dict.fromkeys(row.method for row in result.rows if row.epsilon is not None))
     with page.drawing(7.2, 3.9) as (figure, axes):
-        for colour, method in zip(page.SERIES, _SHOWN, strict=False):
-            _line(axes, result, method, colour, "-", "o")
-        _line(axes, result, _PAPER, page.SERIES[5], ":", "x", label=f"{_PAPER}: epsilon only claimed")
-        _line(axes, result, "PITQ", page.INK, ":", "+", label="PITQ: epsilon only claimed")
+        for colour, method in zip(cycle(page.SERIES), asked_for):
+            proven = all(row.proven < math.inf for row in result.rows if row.method == method)
+            claimed = "" if proven else ": epsilon only claimed"
+            _line(axes, result, method, colour, "-" if proven else ":", "o" if proven else "x", f"{method}{claimed}")
         if (open_codes := result.row("ITQ")) is not None:
             axes.axhline(open_codes.score, color=page.INK, linewidth=1, linestyle="--", label="open codes (ITQ)")
         axes.axhline(result.study.chance, color=page.INK, linewidth=1, linestyle=(0, (1, 4)), label="chance")
@@ -75,18 +68,15 @@ def _budget_plot(result: SearchResult) -> page.Plot:
         svg = page.to_svg(figure)
     return page.Plot(
         svg,
-        caption="What is found against what a record may lose. The dotted line stands where the paper puts it: at an "
-        "epsilon that counts one bit and not the record.",
-        alt="mAP rises with epsilon: " + "; ".join(_spoken(result, method) for method in (*_SHOWN, _PAPER)) + ".",
+        caption="What is found against what a record may lose. Dotted lines: epsilon is only claimed.",
+        alt="mAP rises with epsilon: " + "; ".join(_spoken(result, method) for method in asked_for) + ".",
     )
 
 
-def _line(
-    axes: Axes, result: SearchResult, method: str, colour: str, style: str, marker: str, label: str | None = None
-) -> None:
+def _line(axes: Axes, result: SearchResult, method: str, colour: str, style: str, marker: str, label: str) -> None:
     points = sorted((row.epsilon, row.score) for row in result.rows if row.method == method and row.epsilon)
     if points:
-        axes.plot(*zip(*points, strict=True), linestyle=style, marker=marker, color=colour, label=label or method)
+        axes.plot(*zip(*points, strict=True), linestyle=style, marker=marker, color=colour, label=label)
 
 
 def _spoken(result: SearchResult, method: str) -> str:
@@ -108,16 +98,14 @@ def _table(result: SearchResult) -> page.Table:
         ("method", "who is protected", *(f"mAP / P@10 at {epsilon:g}" for epsilon in budgets), "proven per record"),
         tuple(rows),
         caption="Every method at every epsilon; P@10 is the precision among the first ten. Local: protects a record "
-        "wherever its code goes. Central: while codes stay at home. The paper: what it names is not what a record "
-        "loses, which were its function public would be the figures “at best”.",
+        "wherever its code goes. Central: while codes stay at home.",
     )
 
 
 def _promise(rows: Sequence[ContestRow]) -> str:
     """Return in a word what is proven of a method at whatever epsilon is asked for."""
     if any(row.statement is None or row.proven == math.inf for row in rows):
-        losses = [f"{row.at_best:.0f}" for row in rows if row.at_best is not None]
-        return f"nothing; {', '.join(losses)} at best" if losses else "nothing"
+        return "nothing"
     delta = rows[0].statement.delta if rows[0].statement is not None else None
     return "(epsilon, delta)" if delta else "epsilon"
 
@@ -146,30 +134,3 @@ def _strips(result: SearchResult) -> page.Picture:
         "stands under a wrong answer. Pictures with the same released symbol are equally near; the first are shown.",
         alt=f"{rows} rows of a query and its answers by {', '.join(names)}.",
     )
-
-
-def _curves(result: SearchResult) -> list[page.Plot]:
-    chosen = [result.row("ITQ"), result.row("LSH"), result.row("central", result.epsilon)]
-    chosen += [row for row in result.rows if row.method == _PAPER][:3]
-    rows = [(row, row.ranking) for row in chosen if row is not None]
-    if not any(isinstance(ranking, Retrieval) for _, ranking in rows):
-        return []
-    with page.drawing(7.2, 3.6) as (figure, axes):
-        for colour, (row, ranking) in zip(page.SERIES, rows, strict=False):
-            if isinstance(ranking, Retrieval):
-                name = row.method if row.epsilon is None else f"{row.method}, epsilon {row.epsilon:g}"
-                axes.plot(ranking.recall, ranking.precision, color=colour, label=name)
-        axes.set_xlabel("recall")
-        axes.set_ylabel("precision")
-        axes.set_xlim(0, 1)
-        axes.set_ylim(0, 1)
-        axes.legend(**page.LEGEND)
-        svg = page.to_svg(figure)
-    return [
-        page.Plot(
-            svg,
-            caption="Looking up all codes within Hamming radius 0, 1, 2, ...: precision against recall, as the paper's "
-            "Figure 2. A radius that finds nothing has precision 0.",
-            alt="Precision-recall curves of codes with and without flipped bits.",
-        )
-    ]

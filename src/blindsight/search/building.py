@@ -39,9 +39,8 @@ from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.search.central import CentralHasher
 from blindsight.search.codebook import shipped_codebook
-from blindsight.search.compare import sought
 from blindsight.search.encrypted_query import most_of, short_embeddings
-from blindsight.search.evaluation import Ranking
+from blindsight.search.evaluation import Ranking, ground_truth
 from blindsight.search.function import Floats, HashFunction
 from blindsight.search.gallery import (
     LEARNED_FROM,
@@ -58,13 +57,14 @@ from blindsight.search.gallery import (
     feature_pipeline,
     gallery_file,
     places_of,
+    refuse_older,
     whole_json,
 )
-from blindsight.search.hashers import ITQ
 from blindsight.search.index import HammingIndex, SymbolIndex
+from blindsight.search.itq import ITQ
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.private import PrivateHasher
-from blindsight.search.releases import erase_releases, uncounted_releases
+from blindsight.search.releases import check_store, erase_releases
 from blindsight.statement import PrivacyStatement, Unit
 
 _RELEASES, _LEDGER, _SHEETS = "releases", "ledger.jsonl", "sheets.json"
@@ -72,7 +72,6 @@ _SCOPE = "pictures"
 _CLIPS = {"embedding": 15.0}  # typical norm of features, where no public ones tell it; 1 of thumbnails
 FEWEST_PUBLIC = 300  # with fewer public pictures the shipped codebook finds as much, and more at a large epsilon
 SHIPPED_FEATURES = "embedding"  # of which the shipped codebook is made
-_NOT_BACK = "no picture that was erased by a version of Blindsight that kept no count of its name came back since"
 _CELL = 96  # least side of a picture on a sheet of answers
 
 
@@ -167,12 +166,14 @@ def build_gallery(
     """
     folder = as_path(folder)
     options.check(public is not None)
+    refuse_older(folder)
     private = folder / PRIVATE
     with storage_errors("write into", private):
         private.mkdir(parents=True, exist_ok=True, mode=0o700)
     with folder_lock(private):
         for left in private.glob(".*.part"):  # by a build that was killed
             left.unlink(missing_ok=True)
+        _stores(private)
         before = _gallery_before(options, folder)
         notes: list[str] = []
         if options.features == "auto":
@@ -257,15 +258,7 @@ class _Build:
                 "that; the published statement does not tell it and no budget refuses it, for which pictures are equal "
                 "is private. Delete copies to lose less from now on."
             )
-        statement = _as_spent(hasher.statement_, ledger, self.options.unit)
-        if uncounted := sum(map(uncounted_releases, (self.folder / PRIVATE).glob(f"{_RELEASES}-*.npz"))):
-            statement = replace(statement, assumptions=(*statement.assumptions, _NOT_BACK))
-            self.notes.append(
-                f"An earlier version of Blindsight erased pictures here (releases in all: {uncounted}) and kept no "
-                "count of their names. The statement assumes that none of them came back. One that did lost more than "
-                "is stated: delete its file, so that it loses no more."
-            )
-        return self._gallery(statement, learned, index)
+        return self._gallery(_as_spent(hasher.statement_, ledger, self.options.unit), learned, index)
 
     def _learned(self, public: Floats, labels: NDArray[np.int64] | None) -> LocalHasher:
         """Return the codebook of public pictures, or the shipped one where these are too few to learn from."""
@@ -353,13 +346,8 @@ class _Build:
         return hasher, ledger
 
     def _releases(self, learned: LocalHasher) -> Path:
-        """Return the file of releases by a codebook, each its own; version 0.1 numbered them and used the last."""
-        private = self.folder / PRIVATE
-        path = private / f"{_RELEASES}-{learned.digest[:16]}.npz"
-        numbered = [int(old.stem.split("-")[1]) for old in private.glob(f"{_RELEASES}-?.npz")]
-        if self.before is not None and not path.exists() and numbered:
-            (private / f"{_RELEASES}-{max(numbered)}.npz").rename(path)
-        return path
+        """Return the file of releases by a codebook, each its own."""
+        return self.folder / PRIVATE / f"{_RELEASES}-{learned.digest[:16]}.npz"
 
 
 def evaluate_gallery(
@@ -467,7 +455,7 @@ def erase(folder: AnyPath, names: Sequence[str] = (), *, person: str | None = No
             raise InputError(f"{folder} has {what}. Names are paths below the folder of pictures. Nothing was erased.")
         gallery, gone = Gallery.load(folder), np.isin(origin.names, wanted)
         numbers, by_person = origin.numbers[gone], gallery.settings.get("per_person") is not None
-        for path in sorted((folder / PRIVATE).glob(f"{_RELEASES}-*.npz")):
+        for path in _stores(folder / PRIVATE):
             erase_releases(path, numbers, origin.names[gone].tolist(), person=person if by_person else None)
         sheets = _erase_sheets(folder / PRIVATE, numbers)
         if gallery.short is not None:
@@ -490,8 +478,16 @@ def erase(folder: AnyPath, names: Sequence[str] = (), *, person: str | None = No
         left.append("the published hash function: it was learned from these pictures too, within its epsilon and delta")
     elif gallery.settings.get(LEARNED_FROM) != OF_PUBLIC:
         left.append("the hash function, which was learned from these pictures too: build the index again")
-    left.append("reports of `search compare` and sheets that were copied, and their features in the cache folder")
+    left.append("reports of searches and sheets that were copied, and their features in the cache folder")
     return Erased(tuple(sorted(set(wanted))), tuple(sheets), tuple(left))
+
+
+def _stores(private: Path) -> list[Path]:
+    """Return the files of releases, none of them damaged or of an older version."""
+    paths = sorted(private.glob(f"{_RELEASES}-*.npz"))
+    for path in paths:
+        check_store(path)
+    return paths
 
 
 def read_origin(folder: AnyPath) -> Origin:
@@ -604,7 +600,7 @@ def _open_statement(bits: int, source: str) -> PrivacyStatement:
 
 def _class_names(dataset: Dataset, rows: NDArray[np.int64]) -> NDArray[np.str_]:
     """Return what rows show in words, so that two collections can be compared."""
-    numbers = sought(dataset)[rows]
+    numbers = ground_truth(dataset)[rows]
     if dataset.labels is not None and dataset.label_names:
         return np.array(dataset.label_names)[numbers]
     return numbers.astype(np.str_)

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.errors import InputError
+from blindsight.data.dataset import Dataset
+from blindsight.errors import DataError, InputError
 from blindsight.metrics.classification import binary
 from blindsight.metrics.retrieval import (
     Ties,
@@ -287,3 +288,12 @@ class SymbolSearcher(Searcher):
 
     def distances(self, queries: ArrayLike) -> Distances:
         return np.asarray(-self.hasher.scores(queries, self.released))
+
+
+def ground_truth(dataset: Dataset) -> NDArray[np.int64]:
+    """Return what two pictures must have in common to be a right answer: their class or, without classes, person."""
+    if dataset.labels is not None:
+        return dataset.labels
+    if dataset.persons is not None:
+        return dataset.persons
+    raise DataError(f"{dataset.name} has neither classes nor persons, so no answer is right or wrong.")

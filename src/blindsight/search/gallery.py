@@ -4,7 +4,7 @@ One file, ``gallery.npz``, holds what a search needs: the kind of features, the 
 random numbers, and the privacy statement. So saving is one atomic step: a reader, or a crash, finds the gallery before
 it or after it. In local mode everything but ``private/`` may be given away. In central and open mode the codes carry no
 noise: the file can be read by its owner alone, and the function that central mode may publish is also written to
-``function.npz``. Galleries of version 0.1 (four files, named by ``gallery.json``) are read; a build makes them one.
+``function.npz``.
 
 Features are of a kind that learns nothing from pictures (thumbnails, a ready-made embedding), so none leaves that way.
 
@@ -40,14 +40,13 @@ from blindsight.files import (
     folder_content,
     folder_lock,
     read_arrays,
-    sha256_of,
     storage_errors,
     write_arrays,
 )
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, random_words, science, system_bytes
 from blindsight.search.evaluation import CodeSearcher, Searcher, SymbolSearcher
-from blindsight.search.function import HashFunction, function_from, load_function, save_function
+from blindsight.search.function import HashFunction, function_from, save_function
 from blindsight.search.index import HammingIndex, SymbolIndex
 from blindsight.search.localmode import LocalHasher
 from blindsight.statement import PrivacyStatement, facts_table
@@ -177,8 +176,7 @@ _FILE = "gallery.npz"
 FUNCTION = "function.npz"  # what central mode publishes
 LEARNED_FROM, OF_PUBLIC, OF_PRIVATE = "learned from", "public pictures", "the pictures of the index"
 """The setting of an open gallery that says what its hash function was learned from, and the two answers."""
-
-_OLD_ABOUT, _OLD_PARTS = "gallery.json", ("hasher.npz", "index.bin", "statement.json")  # of version 0.1
+_OLDER = "gallery.json"  # of versions that are not read any more
 
 
 @dataclass(frozen=True)
@@ -338,17 +336,18 @@ class Gallery:
         return self.index.ids, CodeSearcher(self.hasher, self.index.codes)
 
     def save(self, folder: AnyPath) -> None:
-        """Write the gallery to a folder, all at once; saves take turns and remove what killed or older ones left."""
+        """Write the gallery to a folder, all at once; saves take turns and remove what killed ones left."""
         folder = as_path(folder)
+        refuse_older(folder)
         with storage_errors("write into", folder):
             folder.mkdir(parents=True, exist_ok=True)
         with folder_lock(folder):
             write_arrays(folder / _FILE, _KIND_GALLERY, *self._parts(), private=self.mode != "local")
             if isinstance(self.hasher, HashFunction) and self.mode == "central":
                 save_function(self.hasher, folder / FUNCTION)
-            stale = [*_OLD_PARTS, _OLD_ABOUT, *(() if self.mode == "central" else (FUNCTION,))]
+            stale = [] if self.mode == "central" else [folder / FUNCTION]
             with storage_errors("write into", folder):
-                for path in (*(folder / name for name in stale), *folder.glob(".*.part")):
+                for path in (*stale, *folder.glob(".*.part")):
                     path.unlink(missing_ok=True)
 
     def given_away(self, *, numbers: bool = True) -> bytes:
@@ -375,10 +374,13 @@ class Gallery:
 
     @classmethod
     def load(cls, folder: AnyPath) -> Self:
-        """Read what `save` wrote, or version 0.1; what is missing, damaged or of another gallery is refused."""
+        """Read what `save` wrote; what is missing, damaged, older or of another gallery is refused."""
         folder = as_path(folder)
+        refuse_older(folder)
         if not (folder / _FILE).exists():
-            return replace(cls._load_old(folder), folder=folder)
+            raise InputError(
+                f"{folder} holds no finished gallery; it holds {folder_content(folder)}. Run: blindsight search build"
+            )
         made = cls.from_parts(*read_arrays(folder / _FILE, _KIND_GALLERY), where=str(folder / _FILE))
         return replace(made, folder=folder)
 
@@ -425,29 +427,6 @@ class Gallery:
         named |= {f"index.{name}": array for name, array in index.items()}
         return document, named if self.short is None else {**named, "short": self.short}
 
-    @classmethod
-    def _load_old(cls, folder: Path) -> Self:
-        """Read a gallery of version 0.1: a description, and three files that it names by their checksums."""
-        path = folder / _OLD_ABOUT
-        if not path.exists():
-            raise InputError(
-                f"{folder} holds no finished gallery; it holds {folder_content(folder)}. Run: blindsight search build"
-            )
-        with whole_json(path, "or of another version. Build the gallery again") as about:
-            mode, features, side, settings = (about[name] for name in ("mode", "features", "side", "settings"))
-            whole = about["format"] == 1 and mode in get_args(Mode) and about["sha256"].keys() == set(_OLD_PARTS)
-            if not (whole and isinstance(features, str) and isinstance(side, int) and isinstance(settings, dict)):
-                raise ValueError
-        for name in _OLD_PARTS:
-            with storage_errors("read", folder / name):
-                if sha256_of(folder / name) != about["sha256"][name]:
-                    raise CorruptFileError(f"{folder / name} is damaged or of another gallery. Build it again.")
-        held, index, said = (folder / name for name in _OLD_PARTS)
-        hasher = LocalHasher.load(held) if mode == "local" else load_function(held)
-        kind = SymbolIndex if mode == "local" else HammingIndex
-        statement = PrivacyStatement.from_json(said.read_text())
-        return cls(mode, features, side, statement, hasher, kind.load(index), settings)
-
 
 @contextmanager
 def whole_json(path: Path, remedy: str) -> Iterator[Any]:
@@ -462,8 +441,17 @@ def whole_json(path: Path, remedy: str) -> Iterator[Any]:
 
 def gallery_file(folder: AnyPath) -> Path | None:
     """Return the file that makes a folder a finished gallery, whose time of change is that of the gallery; or None."""
-    found = (as_path(folder) / name for name in (_FILE, _OLD_ABOUT))
-    return next((path for path in found if path.exists()), None)
+    path = as_path(folder) / _FILE
+    return path if path.exists() else None
+
+
+def refuse_older(folder: Path) -> None:
+    """Raise if a folder holds a gallery of a version that is not read any more."""
+    if (folder / _OLDER).exists():
+        raise CorruptFileError(
+            f"{folder} holds a gallery of an older version ({_OLDER}), which is not read. What it released stays "
+            "released: keep the folder, and build in another one with the same ledger, which adds both up."
+        )
 
 
 @cache
@@ -482,9 +470,9 @@ def feature_pipeline(kind: str) -> FeaturePipeline:
 def choose_features(source: Source) -> tuple[str, str]:
     """Return the features that find most in pictures of a source, and a note on what is missing for better ones.
 
-    Networks are for photographs; of pictures so small that a collection fixes their size, thumbnails tell as much.
+    Networks are for photographs; of pictures whose size the collection fixes, thumbnails find as much.
     """
-    photographs = "keep_copies" in reader_options(source.name, source.path) or source.name == "cifar10"
+    photographs = "keep_copies" in reader_options(source.name, source.path)
     if not photographs:
         return "thumbnail", ""
     if all(map(find_spec, Embedding.libraries)):

@@ -29,7 +29,7 @@ from faiss import swig_ptr
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
-from blindsight.files import AnyPath, write_arrays
+from blindsight.files import AnyPath, read_arrays, write_arrays
 from blindsight.rng import science
 from blindsight.search.codes import (
     Codes,
@@ -55,7 +55,6 @@ from blindsight.search.rows import (
     check_recall,
     check_unique,
     pack_ids,
-    read_index,
     unpack_ids,
 )
 from blindsight.validation import check_features
@@ -399,7 +398,7 @@ class HammingIndex(_Index):
         With `mmap=True` the codes stay on disk until the first change copies them into memory. `verify=False` skips the
         checksums of codes and ids (one reading of the file), for files that cannot have changed.
         """
-        return cls.from_parts(*read_index(path, _CODES, mapped=mmap, verify=verify), where=str(path), threads=threads)
+        return cls.from_parts(*read_arrays(path, _CODES, mapped=mmap, verify=verify), where=str(path), threads=threads)
 
     @classmethod
     def from_parts(
@@ -537,7 +536,7 @@ class SymbolIndex(_Index):
     @classmethod
     def load(cls, path: AnyPath) -> Self:
         """Read what `save` wrote; a damaged or foreign file raises `CorruptFileError`."""
-        return cls.from_parts(*read_index(path, _SYMBOLS), where=str(path))
+        return cls.from_parts(*read_arrays(path, _SYMBOLS), where=str(path))
 
     def parts(self) -> Parts:
         """Return everything for a file: half a byte a symbol, or the fewest bytes; ids that are 0, 1, ... take none."""

@@ -30,7 +30,7 @@ from blindsight.rng import ByteSource, system_bytes
 from blindsight.search.central import CentralHasher
 from blindsight.search.codes import Codes
 from blindsight.search.function import LinearHash
-from blindsight.search.hashers import ITQ
+from blindsight.search.itq import ITQ
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.releases import Releases
 from blindsight.statement import PrivacyStatement, Unit
@@ -52,9 +52,6 @@ class _LocalMechanism:
 
     def release(self, X: ArrayLike, *, source: ByteSource = system_bytes) -> NDArray[Any]:
         return self.hasher.release(X, source=source)
-
-    def basis(self, X: ArrayLike) -> NDArray[Any]:  # what version 0.1 compared
-        return self.hasher.true_symbols(X)
 
 
 @dataclass(eq=False, repr=False)

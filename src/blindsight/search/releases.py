@@ -35,11 +35,7 @@ the file, so it holds no features and no erased name; but a thief can try out gu
 are or once were there. An older copy put back in its place has forgotten releases, which may then be drawn again
 without a spend: keep one copy, with the ledger. A symbolic link is another name of the same store; hard links are
 refused, since each would become a copy when the file is replaced. Every call reads and replaces the file: release in
-batches.
-
-*Older files* are read and continued. Of records of version 0.1 only another symbol can be recognised as an edit until
-they are released here once. Before releases.3, erasing kept no count of a name: how often such a name was released
-cannot be known, only how many releases of erased names there were in all (`uncounted_releases`).
+batches. A file of an older version is refused and stays as it is: taken for an empty one it would spend twice.
 """
 
 import hmac
@@ -64,8 +60,8 @@ from blindsight.search.rows import IdArray, Ids, check_ids, check_unique, kind_o
 from blindsight.statement import Unit
 from blindsight.validation import check_features
 
-_KIND, _OLD_KINDS = "blindsight/releases.3", ("blindsight/releases.2", "blindsight/releases.1")
-_ROWS = ("ids", "digests", "counts", "kept", "old", "codes")
+_KIND = "blindsight/releases.4"
+_ROWS = ("ids", "digests", "counts", "kept", "codes")
 _COUNTED = ("contents", "content_counts", "erased", "erased_counts")
 
 
@@ -88,9 +84,8 @@ class RecordMechanism(Protocol):
 class Book:
     """What a store remembers: a row per record released; a deleted one has no code and no digest, but its count.
 
-    `rows` has an array each of ids, digests, counts, codes, which are `kept`, and which are `old`: of version 0.1, with
-    digests of the true symbol, not the content. Releases of each content are counted apart, in the order of digests,
-    which tells of no id; so are those of `erased` names and persons. Of `uncounted` ones the name is not known.
+    `rows` has an array each of ids, digests, counts, codes, and which are `kept`. Releases of each content are counted
+    apart, in the order of digests, which tells of no id; so are those of `erased` names and persons.
     """
 
     key: bytes
@@ -99,12 +94,11 @@ class Book:
     content_counts: NDArray[np.int64]
     erased: NDArray[np.uint8]
     erased_counts: NDArray[np.int64]
-    uncounted: int = 0
 
     @classmethod
     def empty(cls, key: bytes) -> Self:
         none, no_digest, no_flag = np.empty(0, np.int64), np.empty((0, 32), np.uint8), np.empty(0, np.bool_)
-        first = (none, no_digest, none, no_flag, no_flag, np.empty(0, np.uint8))
+        first = (none, no_digest, none, no_flag, np.empty(0, np.uint8))
         return cls(key, dict(zip(_ROWS, first, strict=True)), no_digest, none, no_digest, none)
 
     def __len__(self) -> int:
@@ -139,12 +133,12 @@ class Book:
             raise InputError(f"no release is stored for {ids[missing].tolist()[0]!r}. Nothing was changed.")
         return places
 
-    def unchanged(self, ids: IdArray, digests: NDArray[np.uint8], *, old: bool = False) -> NDArray[np.bool_]:
-        """Tell which records are stored with this very digest (`old`: of version 0.1)."""
+    def unchanged(self, ids: IdArray, digests: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which records are stored with these digests."""
         places = self.positions(ids)
         if not len(self):
             return np.zeros(len(ids), dtype=np.bool_)
-        same = (self.rows["digests"][places] == digests).all(axis=1) & (self.rows["old"][places] == old)
+        same = (self.rows["digests"][places] == digests).all(axis=1)
         return np.asarray(same & (places >= 0) & self.rows["kept"][places])
 
     def changed(self, places: NDArray[np.int64], **values: Any) -> "Book":
@@ -173,7 +167,7 @@ class Book:
             more = np.zeros((int(new.sum()), *array.shape[1:]), dtype=array.dtype)
             rows[name] = np.concatenate([array, more])
         rows["counts"][places] = np.maximum(rows["counts"][places], before) + 1
-        grown = replace(self, rows=rows).changed(places, ids=ids, digests=digests, codes=codes, kept=True, old=False)
+        grown = replace(self, rows=rows).changed(places, ids=ids, digests=digests, codes=codes, kept=True)
         counts = np.concatenate([self.content_counts, np.ones(len(contents), dtype=np.int64)])
         shown, often = _tallied(np.concatenate([self.contents, contents]), counts, np.add)
         return replace(grown, contents=shown, content_counts=often)
@@ -246,9 +240,6 @@ class Releases:
         with self._book() as book:
             digests, after = digests_of(book.key, told, (f"{one}\0" for one in wanted)), book
             fresh = ~book.unchanged(wanted, digests)
-            if book.rows["old"].any() and (known := fresh & self._known_of_old(book, wanted, rows)).any():
-                after = book.changed(book.positions(wanted[known]), digests=digests[known], old=False)
-                fresh &= ~known
             if fresh.any():
                 drawn = np.asarray(self._mechanism.release(rows[fresh], source=self._source))
                 contents = digests_of(book.key, told[fresh], repeat(""))
@@ -294,12 +285,6 @@ class Releases:
     def __len__(self) -> int:
         with self._book() as book:
             return int(book.rows["kept"].sum())
-
-    def _known_of_old(self, book: Book, ids: IdArray, rows: Floats) -> NDArray[np.bool_]:
-        """Tell which records a store of version 0.1 holds: it compared what their releases depend on."""
-        basis = getattr(self._mechanism, "basis", None)
-        compared = _plain_rows(rows) if basis is None else np.asarray(basis(rows)).astype("<i8")
-        return book.unchanged(ids, digests_of(book.key, compared, (f"{one}\0" for one in ids)), old=True)
 
     def _pay(self, book: Book, after: Book) -> None:
         """Record at once all releases of the book `after` that the ledger lacks, or that this book is yet to make.
@@ -363,35 +348,25 @@ def erase_releases(path: Path, ids: ArrayLike, names: Sequence[str], *, person: 
             _write_store(real, mechanism, after)
 
 
-def uncounted_releases(path: Path) -> int:
-    """Return how many releases of a store are of names that were erased without a count, before releases.3."""
-    with file_lock(path, replaced=True) as real:
-        return _read_store(real)[1].uncounted
+def check_store(path: Path) -> None:
+    """Raise if a store of releases is damaged or of an older version; nothing is locked or changed."""
+    _read_store(path)
 
 
 def _read_store(path: Path) -> tuple[str, Book]:
     """Return the digest of a store's mechanism, and its book."""
-    refusals = []
-    for kind in (_KIND, *_OLD_KINDS):
-        try:
-            document, arrays = read_arrays(path, kind)
-        except CorruptFileError as refusal:
-            refusals.append(refusal)
-        else:
-            break
-    else:
-        raise refusals[0]
     try:
-        if kind != _KIND:
-            none = Book.empty(b"")
-            document["uncounted"] = max(0, int(arrays["content_counts"].sum() - arrays["counts"].sum()))
-            arrays |= {"erased": none.erased, "erased_counts": none.erased_counts}
-            arrays.setdefault("old", np.ones(len(arrays["ids"]), dtype=np.bool_))
+        document, arrays = read_arrays(path, _KIND)
+    except CorruptFileError as refusal:
+        raise CorruptFileError(
+            f"{refusal} What such a file released stays released: keep it, and release into another one under the same "
+            "scope of the ledger, which adds both up."
+        ) from None
+    try:
         rows = {name: arrays[name] for name in _ROWS}
         if rows["ids"].dtype.kind == "U":
             rows["ids"] = rows["ids"].astype(object)
-        counted, uncounted = {name: arrays[name] for name in _COUNTED}, int(document["uncounted"])
-        return document["mechanism"], Book(arrays["key"].tobytes(), rows, **counted, uncounted=uncounted)
+        return document["mechanism"], Book(arrays["key"].tobytes(), rows, **{name: arrays[name] for name in _COUNTED})
     except KeyError as error:
         raise CorruptFileError(f"{path} holds no releases: {error} is missing.") from None
 
@@ -400,7 +375,7 @@ def _write_store(path: Path, mechanism: str, book: Book) -> None:
     ids = book.rows["ids"] if kind_of(book.rows["ids"]) == "integers" else book.rows["ids"].astype(str)
     arrays = {**book.rows, "ids": ids, "key": np.frombuffer(book.key, dtype=np.uint8)}
     arrays |= {name: getattr(book, name) for name in _COUNTED}
-    write_arrays(path, _KIND, {"mechanism": mechanism, "uncounted": book.uncounted}, arrays, private=True)
+    write_arrays(path, _KIND, {"mechanism": mechanism}, arrays, private=True)
 
 
 def _known_as(key: bytes, name: str) -> list[bytes]:

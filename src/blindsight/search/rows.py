@@ -1,4 +1,4 @@
-"""Values by id, the base of the embedded indexes; what every search answers; and index files of version 0.1.
+"""Values by id, the base of the embedded indexes; and what every search answers.
 
 *Rows* stand in the order in which they were added. Changes happen whole or not at all. A removed row stays where it is,
 without its id (a *tombstone*), until there are about sqrt(n), so that closing the gaps costs each removal little. A
@@ -9,21 +9,8 @@ ascending and 8 bytes a row otherwise; what was added since the last sorting wai
 
 *Hits* are ordered by distance, then by age (which row was added first). A search that finds fewer than it was asked for
 fills up with the distance -1 and the id -1 (integers) or None (text); the distance tells, even if -1 is an id.
-
-*Files* are array files (`blindsight.files`). Version 0.1 had a format of its own, which is still read::
-
-    "blindsight index"   16 bytes
-    version               4 bytes, little-endian, as all numbers
-    length of the header  8 bytes
-    SHA-256 of the header 32 bytes
-    header                JSON: kind, document, and name, type, shape, offset and SHA-256 of every section
-    sections              plain arrays, each at a multiple of 64 bytes; the file ends with the last
 """
 
-import hashlib
-import json
-import math
-import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,8 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.errors import CorruptFileError, InputError
-from blindsight.files import AnyPath, as_path, file_content, read_arrays, storage_errors
+from blindsight.errors import InputError
 from blindsight.search.codes import check_whole
 
 IdArray = NDArray[Any]  # int64, or objects that are all str (or None where a hit is missing)
@@ -352,49 +338,3 @@ def unpack_ids(sections: Mapping[str, NDArray[Any]]) -> IdArray:
     ids = np.empty(len(ends), dtype=object)
     ids[:] = [whole[begin:end].decode(errors="replace") for begin, end in zip([0, *ends], ends, strict=False)]
     return ids
-
-
-_OLD_MAGIC = b"blindsight index\1\0\0\0"
-_OLD_OPENING = struct.Struct("<20sQ32s")
-_OLD_KINDS = {"blindsight/code-index.1": "codes", "blindsight/symbol-index.1": "symbols"}
-_OLD_TYPES = ("|u1", "<i4", "<i8")
-
-
-def read_index(
-    path: AnyPath, kind: str, *, mapped: bool = False, verify: bool = True
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the document and the arrays of an index file of this kind, of this version or of 0.1."""
-    path = as_path(path)
-    with storage_errors("read", path), path.open("rb") as stream:
-        if stream.read(len(_OLD_MAGIC)) != _OLD_MAGIC:
-            return read_arrays(path, kind, mapped=mapped, verify=verify)
-        content = file_content(stream, mapped=mapped)
-    try:
-        return _read_old(content, _OLD_KINDS[kind], verify=verify)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, struct.error):
-        raise CorruptFileError(f"{path} is truncated, altered or an index of another kind.") from None
-
-
-def _read_old(content: memoryview, kind: str, *, verify: bool) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    _, length, digest = _OLD_OPENING.unpack_from(content)
-    text = content[_OLD_OPENING.size :][:length]
-    header = json.loads(bytes(text))
-    if hashlib.sha256(text).digest() != digest or header["kind"] != kind:
-        raise ValueError
-    body, arrays, end = content[_padded(_OLD_OPENING.size + length) :], {}, 0
-    for name, entry in header["sections"].items():
-        size = math.prod(entry["shape"]) * np.dtype(entry["type"]).itemsize
-        section = body[entry["offset"] :][:size]
-        if entry["type"] not in _OLD_TYPES or entry["offset"] != end or len(section) != size:
-            raise ValueError
-        if verify and hashlib.sha256(section).hexdigest() != entry["sha256"]:
-            raise ValueError
-        arrays[name] = np.frombuffer(section, dtype=entry["type"]).reshape(entry["shape"])
-        end += _padded(size)
-    if len(body) != end:
-        raise ValueError
-    return header["document"], arrays
-
-
-def _padded(length: int) -> int:
-    return -(-length // 64) * 64

@@ -21,15 +21,41 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+import gmpy2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from blindsight.dp.accounting import check_positive
 from blindsight.dp.sampling import bernoulli
 from blindsight.errors import InputError
 from blindsight.rng import ByteSource, random_below, system_bytes
-from blindsight.search.flipping import odds, random_subsets
 
 Floats = NDArray[np.float64]
+_LARGEST_EPSILON = 700.0  # e^-700 is nearly the smallest number that a float holds in full
+
+
+def odds(epsilon: float | Fraction) -> Fraction:
+    """Return e^epsilon rounded down to 128 binary digits: probabilities this far apart lose no more than epsilon."""
+    check_positive("epsilon", float(epsilon))
+    if epsilon > _LARGEST_EPSILON:
+        raise InputError(f"epsilon must be at most {_LARGEST_EPSILON:g}; got {epsilon}. So much is no privacy at all.")
+    exact = epsilon if isinstance(epsilon, Fraction) else Fraction(float(epsilon))
+    with gmpy2.context(precision=128, round=gmpy2.RoundDown):
+        numerator, denominator = gmpy2.exp(gmpy2.mpfr(gmpy2.mpq(exact))).as_integer_ratio()
+    return Fraction(int(numerator), int(denominator))
+
+
+def random_subsets(sizes: NDArray[np.int64], width: int, source: ByteSource = system_bytes) -> NDArray[np.bool_]:
+    """Draw for each size one of the sets of that size out of `width` places, all equally likely, (n, width).
+
+    Selection sampling: a place is taken with probability (still wanted) / (places left), which is exact.
+    """
+    taken = np.empty((width, sizes.size), dtype=np.bool_)
+    wanted = sizes.copy()
+    for place in range(width):
+        np.less(random_below(width - place, sizes.size, source), wanted, out=taken[place])
+        wanted -= taken[place]
+    return np.ascontiguousarray(taken.T)
 
 
 @dataclass(frozen=True)

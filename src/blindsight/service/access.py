@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
+from python_multipart.exceptions import FormParserError
 from starlette.concurrency import run_in_threadpool
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.routing import BaseRoute
@@ -55,7 +56,6 @@ ACCESS: Mapping[tuple[str, str], frozenset[Role]] = {
     ("DELETE", "/v1/principals/{id}"): _OPERATOR,
     ("POST", "/v1/principals/{id}/enrolment"): _OPERATOR,
     ("POST", "/v1/me/token"): _ALL,
-    ("PUT", "/v1/me/key"): _OWNER,
     ("GET", "/v1/attributes"): _ALL,
     ("GET", "/v1/platform"): _ALL,
     ("GET", "/v1/people/{person}"): _OWNER | _OPERATOR,
@@ -284,7 +284,12 @@ PICTURE: dict[str, Any] = {
         },
     }
 }
-_FILES = {"type": "array", "items": {"type": "string", "format": "binary"}, "minItems": 1}
+_FILES = {
+    "description": "1 to 64 files, each with headers of at most 4 KB; a form with more or longer ones is refused whole",
+    "type": "array",
+    "items": {"type": "string", "format": "binary"},
+    "minItems": 1,
+}
 FORM: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -348,6 +353,14 @@ class _InMemory(MultiPartParser):
     """A form's files stay in memory: pictures must not reach a disk as they are."""
 
     spool_max_size = 0  # none
+    _parts = 0
+
+    def on_part_begin(self) -> None:
+        """Count the parts, which might have neither a file nor a field."""
+        self._parts += 1
+        if self._parts > self.max_files + self.max_fields:
+            raise MultiPartException("too many parts.")
+        super().on_part_begin()
 
 
 async def pictures_of(request: Request) -> list[tuple[str, bytes]]:
@@ -355,8 +368,10 @@ async def pictures_of(request: Request) -> list[tuple[str, bytes]]:
 
     try:
         form = await _InMemory(request.headers, request.stream(), max_files=MOST_PICTURES, max_fields=10).parse()
-    except (MultiPartException, KeyError):
-        sentence = f"send 1 to {MOST_PICTURES} pictures as files of a form (multipart/form-data)."
+    except (MultiPartException, FormParserError, KeyError):
+        async for _ in request.stream():  # who still sends would not read the answer
+            pass
+        sentence = f"send 1 to {MOST_PICTURES} pictures as files of a form (multipart/form-data), with short headers."
         raise Refusal(422, sentence) from None
     files = [one for _, one in form.multi_items() if not isinstance(one, str)]
     found = [((one.filename or "")[:100], await one.read()) for one in files if one.size or one.filename]

@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import uvicorn
 from anyio.to_thread import current_default_thread_limiter
@@ -40,9 +40,6 @@ from blindsight.service.models import Health, WithToken
 from blindsight.service.principals import Token, told_of
 from blindsight.service.settings import ServiceSettings
 
-if TYPE_CHECKING:
-    from blindsight.service.demo import Demos
-
 _ABOUT = (
     "A trusted service that holds pictures, verifies what apps propose, and lets only sifted data out. "
     "Every call but /v1/health, /v1/ready and /v1/enrolment needs a token: `Authorization: Bearer TOKEN`. "
@@ -56,11 +53,11 @@ ENROLMENTS_PER_MINUTE = 10  # attempts from one address to redeem a code
 def create_app(
     settings: ServiceSettings,
     gateway: Gateway,
-    demos: "Demos | None" = None,
+    page: bool = False,
     limits: tuple[RateLimit, RateLimit] | None = None,
 ) -> FastAPI:
-    """Return the service's app over a gateway, with the page if there are `demos`; the caller starts and closes both.
-    `limits` (by address, by principal) are those of all processes of the service.
+    """Return the service's app over a gateway, which the caller starts and closes, with or without the page. `limits`
+    (by address, by principal) are those of all processes of the service.
     """
     app = FastAPI(
         title="Blindsight",
@@ -88,8 +85,8 @@ def create_app(
         responses=described(403, 422, 429, 503, *BODY),
     )
     app.router.routes.extend(routes.router.routes)  # releases first: asked most often
-    if demos is not None:
-        _add_page(app, settings, gateway, demos)
+    if page:
+        _add_page(app, settings, gateway)
     check_routes(app.routes)
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
     return app
@@ -106,10 +103,10 @@ async def _health() -> Health:
     return Health(status="ok", version=__version__)
 
 
-def _add_page(app: FastAPI, settings: ServiceSettings, gateway: Gateway, demos: "Demos") -> None:
+def _add_page(app: FastAPI, settings: ServiceSettings, gateway: Gateway) -> None:
     from blindsight.service import pages  # brings what the API alone does not need
 
-    app.state.pages = pages.Pages(gateway, demos, gateway.principals, settings)
+    app.state.pages = pages.Pages(gateway, app.state.library, gateway.principals, settings)
     app.include_router(pages.router)
 
 
@@ -169,13 +166,8 @@ def _serve(
         gateway = open_gateway()
         stack.callback(gateway.close)
         stack.enter_context(threadpool_limits(1))  # requests are many; threads of each would wait for each other
-        demos = _demos(settings) if page else None
-        if demos is not None:
-            stack.callback(demos.close)
-        app = create_app(settings, gateway, demos, limits)
+        app = create_app(settings, gateway, page, limits)
         gateway.start(works=works)
-        if demos is not None:
-            demos.start()
         server = Server(app, settings, lambda: announce(first_token(gateway)))
         gc.collect()
         gc.freeze()  # what is here stays; to look through it again would stop all requests for a tenth of a second
@@ -245,18 +237,13 @@ def _supervise(
                 time.sleep(0.02)
 
 
-def _demos(settings: ServiceSettings) -> "Demos":
-    from blindsight.service.demo import Demos  # brings what the API alone does not need
-
-    return Demos(settings.folder / "demos")
-
-
 def first_token(gateway: Gateway) -> Token | None:
     """Return the token of the first operator, made by this call; None if there is an operator already."""
-    token = gateway.principals.first_run()
-    if token is not None:
-        made = gateway.principals.list()[0]
-        gateway.audit.append(MACHINE, "create principal", told_of(made))
+    with gateway.principals.database.session():
+        token = gateway.principals.first_run()
+        if token is not None:
+            made = gateway.principals.list()[0]
+            gateway.audit.append(MACHINE, "create principal", told_of(made))
     return token
 
 

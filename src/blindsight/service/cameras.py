@@ -12,12 +12,14 @@ before cannot be taken back.
 import json
 import logging
 import threading
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import Row, bindparam
 
 from blindsight.data.readers import visible_files
 from blindsight.errors import BlindsightError, CorruptFileError, InputError, UnknownNameError
@@ -25,8 +27,9 @@ from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
 from blindsight.progress import Progress, silent
 from blindsight.service.frames import MOST_FRAMES, FrameStore
 from blindsight.service.log import MACHINE, PLATFORM, AuditLog
-from blindsight.service.principals import ACTIVE, TOKEN, Principal, Principals, Token, check_name, token_hash
-from blindsight.service.store import devices, principals, retention
+from blindsight.service.principals import TOKEN, Principal, Principals, Token, check_name, token_hash
+from blindsight.service.rows import sealed
+from blindsight.service.store import Database, devices, retention
 
 logger = logging.getLogger(__name__)
 
@@ -34,18 +37,12 @@ MOST_DEVICES = 32  # of one owner, not counting revoked ones
 MOST_DAYS = 3650
 _MINUTE = 60.0
 
-_COLUMNS = [column for column in devices.c if column is not devices.c.token_hash]
-_BY_TOKEN = (
-    select(devices.c.id, devices.c.person, principals.c.public_key)
-    .join(principals, principals.c.name == devices.c.person)
-    .where(
-        devices.c.token_hash == bindparam("digest"),
-        devices.c.revoked.is_(None),
-        (devices.c.expires.is_(None)) | (devices.c.expires > bindparam("now", type_=devices.c.expires.type)),
-        principals.c.role == "owner",
-        ACTIVE,
-    )
+_BY_TOKEN = sealed(devices).where(
+    devices.c.token_hash == bindparam("digest"),
+    devices.c.revoked.is_(None),
+    (devices.c.expires.is_(None)) | (devices.c.expires > bindparam("now", type_=devices.c.expires.type)),
 )
+_OF = sealed(devices).where(devices.c.person == bindparam("person")).order_by(devices.c.created, devices.c.id)
 
 
 @dataclass(frozen=True)
@@ -73,6 +70,18 @@ class Retention:
                 raise InputError(f"{name} to keep must be in [1, {most}]; got {value}.")
 
 
+def revoke_devices(database: Database, person: str, now: datetime) -> int:
+    """Make the tokens of all devices of a person worthless; return the number of those that were not."""
+    live = [one for one in database.rows.fetch(devices, _OF, {"person": person}) if one.revoked is None]
+    for one in live:
+        database.rows.change(devices, one, revoked=now)
+    return len(live)
+
+
+def _device(row: Row[Any]) -> Device:
+    return Device(**{part.name: getattr(row, part.name) for part in fields(Device)})
+
+
 def _mark(path: Path) -> list[int]:
     with storage_errors("read", path):
         status = path.stat()
@@ -82,8 +91,16 @@ def _mark(path: Path) -> list[int]:
 class Cameras:
     """The devices of all owners, photos of theirs, and what becomes of old frames; `taken` names photos' files."""
 
-    def __init__(self, principals: Principals, frames: FrameStore, log: AuditLog, taken: Path) -> None:
-        self._taken = taken
+    def __init__(
+        self,
+        principals: Principals,
+        frames: FrameStore,
+        log: AuditLog,
+        taken: Path,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._taken, self._clock = taken, clock
         self._principals, self._database, self._frames, self._log = principals, principals.database, frames, log
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -94,10 +111,12 @@ class Cameras:
         """Return a device as a principal with its owner's name, or None."""
         if TOKEN.fullmatch(token) is None:
             return None
-        with self._database.reading() as session:
-            known = {"digest": token_hash(token), "now": self._log.now()}
-            found = session.execute(_BY_TOKEN, known).one_or_none()
-        return None if found is None else Principal(found.id, found.person, "device", public_key=found.public_key)
+        now = self._log.now()
+        for found in self._database.rows.fetch(devices, _BY_TOKEN, {"digest": token_hash(token), "now": now}):
+            owner = self._principals.named(found.person)
+            if owner is not None and owner.role == "owner" and owner.active(now):
+                return Principal(found.id, found.person, "device", public_key=owner.public_key)
+        return None
 
     def add(self, owner: Principal, name: str, days: int | None = None) -> tuple[Device, Token]:
         """Return a new device of an owner and its token, which is shown once."""
@@ -106,7 +125,7 @@ class Cameras:
         if days is not None and not 1 <= days <= MOST_DAYS:
             raise InputError(f"days must be in [1, {MOST_DAYS}]; got {days}.")
         until = None if days is None else now + timedelta(days=days)
-        with self._database.session() as session:
+        with self._database.session():
             mine = [one for one in self.of(owner.name) if one.revoked is None]
             if name in {one.name for one in mine}:
                 raise InputError(
@@ -115,36 +134,35 @@ class Cameras:
             if len(mine) >= MOST_DEVICES:
                 raise InputError(f"a person has at most {MOST_DEVICES} devices. Revoke one first.")
             made = Device(f"device-{token_hash(token)[:16]}", owner.name, name, now, until)
-            session.execute(insert(devices).values(**vars(made), token_hash=token_hash(token)))
+            self._database.rows.insert(devices, **vars(made), token_hash=token_hash(token))
             self._log.append(owner.id, "add device", {"person": owner.name, "device": made.id, "name": name})
         return made, token
 
     def of(self, person: str) -> tuple[Device, ...]:
-        mine = select(*_COLUMNS).where(devices.c.person == person).order_by(devices.c.created, devices.c.id)
-        with self._database.reading() as session:
-            return tuple(Device(**row) for row in session.execute(mine).mappings())
+        return tuple(map(_device, self._database.rows.fetch(devices, _OF, {"person": person})))
 
     def revoke(self, owner: Principal, id: str) -> Device:
-        with self._database.session() as session:
-            known = next((one for one in self.of(owner.name) if one.id == id), None)
+        rows = self._database.rows
+        with self._database.session():
+            known = next((one for one in rows.fetch(devices, _OF, {"person": owner.name}) if one.id == id), None)
             if known is None:
                 raise UnknownNameError("device", id, ())
             if known.revoked is None:
-                session.execute(update(devices).where(devices.c.id == id).values(revoked=self._log.now()))
+                rows.change(devices, known, revoked=self._log.now())
                 self._log.append(owner.id, "revoke device", {"person": owner.name, "device": id, "name": known.name})
         return next(one for one in self.of(owner.name) if one.id == id)
 
     def revoke_all(self, person: str, by: str, *, erase: bool = False) -> None:
         """Make the tokens of all devices of a person worthless; to erase also deletes what is known of them."""
-        with self._database.session() as session:
-            mine, now = devices.c.person == person, self._log.now()
-            live = [one.id for one in self.of(person) if one.revoked is None]
-            if live:
-                session.execute(update(devices).where(devices.c.id.in_(live)).values(revoked=now))
-                self._log.append(by, "revoke devices", {"person": person, "devices": len(live)})
+        with self._database.session():
+            live = revoke_devices(self._database, person, self._log.now())
             if erase:
-                session.execute(delete(devices).where(mine))
-                session.execute(delete(retention).where(retention.c.person == person))
+                self._database.rows.remove_all(devices, person)
+                self._database.rows.remove_all(retention, person)
+                known = self._read_taken()
+                self._write_taken({name: mark for name, mark in known.items() if Path(name).parent.name != person})
+            if live:
+                self._log.append(by, "revoke devices", {"person": person, "devices": live})
 
     # --- photos of one's own ---
 
@@ -176,21 +194,24 @@ class Cameras:
             try:
                 with storage_errors("read", files[name]):
                     content = files[name].read_bytes()
-                frame = self._frames.add(owner.name, content)
+                self._frames.add(owner.name, content, logged=lambda frame: self.note_frame(MACHINE, owner.name, frame))
             except InputError as error:
                 refused.append(f"{files[name].name}: {error}")
                 continue
-            self._log.append(MACHINE, "add frame", {"person": owner.name, "frame": frame})
             taken += 1
-            with atomic_writer(self._taken, private=True) as stream:
-                known[name] = new[name]
-                stream.write(json.dumps(known).encode())
+            known[name] = new[name]
+            self._write_taken(known)
         self.forget(owner.name)
         said = [f"{owner.name}: {taken} new photo{'s' if taken > 1 else ''} taken in."] if taken else []
         if refused:
             named = "1 file is" if len(refused) == 1 else f"{len(refused)} files are"
             said.append(f"{owner.name}: {named} not used, such as {refused[0]}")
         return said
+
+    def _write_taken(self, known: dict[str, Any]) -> None:
+        if known or self._taken.exists():
+            with atomic_writer(self._taken, private=True) as stream:
+                stream.write(json.dumps(known).encode())
 
     def _read_taken(self) -> dict[str, Any]:
         if not self._taken.exists():
@@ -205,34 +226,35 @@ class Cameras:
     # --- retention ---
 
     def retention(self, person: str) -> Retention:
-        with self._database.reading() as session:
-            found = session.execute(select(retention).where(retention.c.person == person)).one_or_none()
-        return Retention() if found is None else Retention(found.frames, found.days)
+        found = self._database.rows.fetch(retention, sealed(retention).where(retention.c.person == person))
+        return Retention(found[0].frames, found[0].days) if found else Retention()
 
     def set_retention(self, owner: Principal, wanted: Retention) -> int:
         """Note how long a person's frames are kept, and forget those that are over; return how many these were."""
-        with self._database.session() as session:
-            session.execute(delete(retention).where(retention.c.person == owner.name))
-            session.execute(insert(retention).values(person=owner.name, **vars(wanted)))
+        with self._database.session():
+            self._database.rows.remove_all(retention, owner.name)
+            self._database.rows.insert(retention, person=owner.name, **vars(wanted))
             self._log.append(owner.id, "set retention", {"person": owner.name, **vars(wanted)})
         return self.forget(owner.name)
 
     def forget(self, person: str) -> int:
-        """Forget a person's frames that are over; return how many."""
+        """Forget a person's frames that are over; return how many. A clock that is ahead for a while forgets none."""
         chosen = self.retention(person)
-        before = None if chosen.days is None else self._log.now() - timedelta(days=chosen.days)
+        now = min(self._clock(), self._log.now())
+        before = None if chosen.days is None else now - timedelta(days=chosen.days)
         over = self._frames.over(person, newest=chosen.frames, since=before)
-        if over:
-            details: dict[str, Any] = {"person": person, "frames": len(over), "kept": vars(chosen)}
-            self._log.append(PLATFORM, "forget frames", details)
-        for frame in over:
-            self._frames.forget(person, frame)
+        details: dict[str, Any] = {"person": person, "frames": len(over), "kept": vars(chosen)}
+        with suppress(UnknownNameError):  # others forgot them just now
+            if over:
+                self._frames.delete(person, over, logged=lambda: self._log.append(PLATFORM, "forget frames", details))
         return len(over)
 
+    def note_frame(self, actor: str, person: str, frame: str) -> None:
+        self._log.append(actor, "add frame", {"person": person, "frame": frame})
+
     def forget_all(self) -> int:
-        with self._database.reading() as session:
-            people = session.scalars(select(retention.c.person).order_by(retention.c.person)).all()
-        return sum(self.forget(person) for person in people)
+        chosen = self._database.rows.fetch(retention, sealed(retention).order_by(retention.c.person))
+        return sum(self.forget(one.person) for one in chosen)
 
     def start(self, every: float = _MINUTE) -> None:
         if self._thread is None:

@@ -23,7 +23,7 @@ from blindsight.errors import (
     StorageError,
     UnknownNameError,
 )
-from blindsight.service.principals import DeadTokenError
+from blindsight.service.principals import DeadTokenError, TakenError
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ RESOURCES = frozenset(
 
 _STATUS: tuple[tuple[type[BlindsightError], int], ...] = (
     (DeadTokenError, 401),
+    (TakenError, 409),
     (InputError, 422),
     (DataError, 422),
     (PrivacyError, 403),  # budgets too

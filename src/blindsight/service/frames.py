@@ -9,13 +9,11 @@ database; a file without a row, left by a kill or an interrupted deletion, is re
 outside never become part of a path.
 
 Features of another pipeline cannot be recomputed here, since only the owner can open the picture: apps do not get such
-frames until their owner has sent them again (`stale`, `Client.renew_frames`). Plain files of earlier versions can be
-read until their owner registers a key (`seal_plain`).
+frames until their owner has sent them again (`stale`, `Client.renew_frames`).
 """
 
 import hashlib
 import io
-import os
 import re
 import secrets
 import threading
@@ -24,41 +22,42 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from sqlalchemy import bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Row as SqlRow
+from sqlalchemy import bindparam, func, select
 
 from blindsight.crypto.sealedbox import seal_for
 from blindsight.data.features import FeaturePipeline
-from blindsight.data.images import decode, pixels_of
+from blindsight.data.images import claimed_size, decode
 from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, UnknownNameError
 from blindsight.files import read_arrays, sha256_of, storage_errors, write_arrays
 from blindsight.service.keys import ANY_KEY, Keys, SealedFor, features_context, picture_context
+from blindsight.service.rows import sealed
 from blindsight.service.settings import PICTURE_PIXELS
 from blindsight.service.store import Database, frames
 
 MOST_FRAMES = 10_000  # of one person
+MOST_SIDE = 30_000  # pixels of a sent picture: a thin one is not shrunk while it is decoded
+_LIGHT = ("1", "L", "RGB", "RGBA", "CMYK", "YCbCr")  # modes that take at most 12 bytes for each pixel
 
 _ID = re.compile("[0-9a-f]{32}")
-_PLAIN, _SEALED = "blindsight/frame.1", "blindsight/frame.2"
+_SEALED = "blindsight/frame.2"
 _AT_ONCE = 4  # pictures of 16 million pixels, or fewer larger ones: small files can be large pictures
 _REMEMBERED = 256_000_000  # bytes of features in memory, of the frames that were used last
 _OPENED = 10_000  # frames that are opened at once, before anybody asks for them
-_MADE = or_(frames.c.pipeline.is_(None), frames.c.pipeline == bindparam("pipeline"))
-_OWNERS = select(frames.c.id, frames.c.person, frames.c.epoch).where(
-    frames.c.id.in_(bindparam("ids", expanding=True)), _MADE
-)
-_NEWEST = (
-    select(frames.c.id, frames.c.epoch)
-    .where(frames.c.person == bindparam("person"), _MADE)
-    .order_by(frames.c.added.desc(), frames.c.id.desc())
-    .limit(bindparam("count"))
-)  # made once, because every release asks it
+_ALL = sealed(frames)
+_OF = _ALL.where(frames.c.person == bindparam("person"))
+_MADE = frames.c.pipeline == bindparam("pipeline")
+_BACKWARD = frames.c.added.desc(), frames.c.id.desc()
+_OWNERS = _ALL.where(frames.c.id.in_(bindparam("ids", expanding=True)), _MADE)
+_NEWEST = _OF.where(_MADE).order_by(*_BACKWARD).limit(bindparam("count"))  # made once: every release asks it
 
 Row = NDArray[np.float32]
-Owners = Mapping[str, tuple[str, str | None]]
+Owners = Mapping[str, tuple[str, str]]
 """Who is on frames, by their ids, and for whose epoch features are sealed."""
 
 
@@ -83,7 +82,7 @@ class FrameStore:
         self.pipeline = pipeline.fingerprint()  # names the features
         self.prepare: Callable[[Row], Row] = lambda rows: rows
         """Applied to features (n, d) before they are used, once for each frame."""
-        self._recent: OrderedDict[str, tuple[str | None, Row]] = OrderedDict()  # with their epoch
+        self._recent: OrderedDict[str, tuple[str, Row]] = OrderedDict()  # with their epoch
         self._mutex = threading.Lock()
         with storage_errors("create", folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,26 +90,38 @@ class FrameStore:
         if alone:
             self._remove_strays()
 
-    def add(self, person: str, content: bytes, expected: SealedFor = ANY_KEY) -> str:
-        """Keep a picture of a person, sealed for the expected keys, and return its id, or say why it cannot be used."""
+    def add(
+        self,
+        person: str,
+        content: bytes,
+        expected: SealedFor = ANY_KEY,
+        *,
+        logged: Callable[[str], object] | None = None,
+    ) -> str:
+        """Keep a picture of a person, sealed for the expected keys, and return its id, or say why it cannot be used.
+        `logged` gets the id in the transaction that adds the row.
+        """
         self._keys.current(person, expected)  # or it is refused before anything is decoded
-        picture = self._decoded(content)
-        id = secrets.token_hex(16)
-        if len(self.ids(person)) >= MOST_FRAMES:
+        if self.count(person) >= MOST_FRAMES:
             raise InputError(
                 f"at most {MOST_FRAMES} frames of a person are kept. Delete some, or choose how long they are kept."
             )
-        row = {"id": id, "person": person, **self._seal(person, id, picture, expected, live=True)}
+        picture = self._decoded(content)
+        id = secrets.token_hex(16)
+        try:
+            row = {"id": id, "person": person, **self._seal(person, id, picture, expected)}
+        finally:
+            picture.fill(0)
         with self._database.session() as session:
             newest = session.scalar(select(func.max(frames.c.added)).where(frames.c.person == person))
-            session.execute(insert(frames).values(**row, added=_after(newest, self._clock())))
+            self._database.rows.insert(frames, **row, added=_after(newest, self._clock()))
+            if logged is not None:
+                logged(id)
         return id
 
-    def _seal(
-        self, person: str, id: str, picture: NDArray[np.uint8], expected: SealedFor = ANY_KEY, *, live: bool = False
-    ) -> dict[str, object]:
-        """Write a picture and its features, sealed; return the row's facts about the file. Features of a `live` frame
-        stay in memory if some grant may need them.
+    def _seal(self, person: str, id: str, picture: NDArray[np.uint8], expected: SealedFor) -> dict[str, object]:
+        """Write a picture and its features, sealed; return the row's facts about the file. Features stay in memory if
+        some grant may need them.
         """
         epoch, path = self._keys.current(person, expected), self._path(person, id)
         features = np.asarray(self._pipeline.transform(picture[None]), dtype=np.float32)[0]
@@ -122,7 +133,7 @@ class FrameStore:
             path.parent.mkdir(mode=0o700, exist_ok=True)
         boxes = {name: np.frombuffer(box, dtype=np.uint8) for name, box in sealed.items()}
         write_arrays(path, _SEALED, {}, boxes, private=True)
-        if live and self._keys.is_open(epoch.id):
+        if self._keys.is_open(epoch.id):
             self._remember(id, epoch.id, features)
         told = {"sha256": sha256_of(path), "bytes": path.stat().st_size}
         return {**told, "epoch": epoch.id, "pipeline": self.pipeline}
@@ -132,151 +143,147 @@ class FrameStore:
         in memory; return how many. What cannot be opened is left to who asks for it.
         """
         ids = self._keys.open_epochs(person)
-        wanted = {id for whose, several in ids.items() if whose for id in several}
-        newest = select(frames.c.id, frames.c.person, frames.c.epoch).where(_MADE, frames.c.epoch.is_not(None))
-        newest = newest if person is None else newest.where(frames.c.person == person)
-        newest, count = newest.order_by(frames.c.added.desc()).execution_options(yield_per=1000), 0
-        with self._database.reading() as session:
-            for id, whose, epoch in session.execute(newest, {"pipeline": self.pipeline}):
-                if count >= _OPENED or self._full():
-                    break
-                if epoch in wanted and id not in self._recent:
-                    with suppress(BlindsightError):
-                        self._row(whose, id, epoch)
-                        count += 1
+        wanted, count = [id for whose, several in ids.items() if whose for id in several], 0
+        newest = _ALL.where(_MADE, frames.c.epoch.in_(wanted)).order_by(frames.c.added.desc()).limit(_OPENED)
+        for one in self._database.rows.fetch(frames, newest, {"pipeline": self.pipeline}) if wanted else ():
+            if self._full():
+                break
+            if one.id not in self._recent:
+                with suppress(BlindsightError):
+                    self._row(one.person, one.id, one.epoch)
+                    count += 1
         return count
-
-    def seal_plain(self, person: str) -> int:
-        """Seal what an earlier version left as plain files, and remove those; return how many there were."""
-        plain = select(frames.c.id).where(frames.c.person == person, frames.c.epoch.is_(None))
-        with self._database.reading() as session:
-            ids = list(session.scalars(plain))
-        for id in ids:
-            row = self._seal(person, id, self._read_plain(person, id)[1])
-            with self._database.session() as session:
-                session.execute(update(frames).where(frames.c.id == id).values(**row))
-            with self._mutex:
-                self._recent.pop(id, None)
-            path = self._path(person, id, plain=True)
-            with storage_errors("delete", path):
-                path.unlink(missing_ok=True)
-        return len(ids)
-
-    def plain(self, person: str | None = None) -> int:
-        mine = () if person is None else (frames.c.person == person,)
-        with self._database.reading() as session:
-            return session.scalar(select(func.count()).where(frames.c.epoch.is_(None), *mine)) or 0
 
     def stale(self, person: str) -> tuple[str, ...]:
         """Return the frames that apps do not get because another pipeline made their features."""
-        other = select(frames.c.id).where(frames.c.person == person, frames.c.pipeline != self.pipeline)
-        with self._database.reading() as session:
-            return tuple(session.scalars(other.order_by(frames.c.added, frames.c.id)))
+        other = _OF.where(frames.c.pipeline != self.pipeline).order_by(frames.c.added, frames.c.id)
+        return tuple(one.id for one in self._database.rows.fetch(frames, other, {"person": person}))
 
-    def ids(self, person: str) -> tuple[str, ...]:
-        mine = select(frames.c.id).where(frames.c.person == person).order_by(frames.c.added, frames.c.id)
-        with self._database.reading() as session:
-            return tuple(session.scalars(mine))
+    def count(self, person: str) -> int:
+        return self._database.rows.count(frames, person)
+
+    def ids(self, person: str, *, after: str | None = None, limit: int | None = None) -> tuple[str, ...]:
+        """Return a person's frames, oldest first, or `limit` of them after one."""
+        query = _OF.order_by(frames.c.added, frames.c.id).limit(limit)
+        if after is not None:
+            (last,) = self._rows_of(person, [after])
+            then = (frames.c.added == last.added) & (frames.c.id > last.id)
+            query = query.where((frames.c.added > last.added) | then)
+        return tuple(one.id for one in self._database.rows.fetch(frames, query, {"person": person}))
+
+    def newest(self, person: str, count: int) -> tuple[str, ...]:
+        """Return the newest frames of a person, newest first."""
+        query = _OF.order_by(*_BACKWARD).limit(count)
+        return tuple(one.id for one in self._database.rows.fetch(frames, query, {"person": person}))
 
     def latest(self, person: str, count: int) -> Row:
         """Return the features of the newest frames of a person, (n, d), oldest first."""
         wanted = {"person": person, "count": max(count, 1), "pipeline": self.pipeline}
-        with self._database.reading() as session:
-            found = session.execute(_NEWEST, wanted).all()
+        found = self._database.rows.fetch(frames, _NEWEST, wanted)
         if len(found) != count:
             raise InputError(f"ask for 1 frame or more, and for no more than there are; got {count} of {len(found)}.")
-        return _rows([self._row(person, id, epoch) for id, epoch in reversed(found)])
+        return _rows([self._row(person, one.id, one.epoch) for one in reversed(found)])
 
     def owners(self, ids: Collection[str]) -> Owners:
         """Return who is on which of these frames; those that are not there are left out."""
         wanted = [id for id in ids if _ID.fullmatch(id)]
         if not wanted:
             return {}
-        with self._database.reading() as session:
-            rows = session.execute(_OWNERS, {"ids": wanted, "pipeline": self.pipeline})
-            return {row.id: (row.person, row.epoch) for row in rows}
+        rows = self._database.rows.fetch(frames, _OWNERS, {"ids": wanted, "pipeline": self.pipeline})
+        return {row.id: (row.person, row.epoch) for row in rows}
 
     def features(self, person: str, ids: Sequence[str], owners: Owners | None = None) -> Row:
         """Return the features of some frames of a person, (n, d), in this order; `owners` knows who is on them."""
         found = self.owners(ids) if owners is None else owners
         for id in ids:
-            if found.get(_checked(id), ("", None))[0] != person:
+            if found.get(_checked(id), ("", ""))[0] != person:
                 raise UnknownNameError("frame", id, ())
         if not ids:
             raise InputError("name at least one frame.")
         return _rows([self._row(person, id, found[id][1]) for id in ids])
 
-    def picture(self, person: str, id: str) -> tuple[bytes, bool]:
-        """Return a picture as PNG, and whether it is sealed for the person on it: plain ones are of old versions."""
-        mine = select(frames.c.epoch).where(frames.c.person == person, frames.c.id == _checked(id))
-        with self._database.reading() as session:
-            found = session.execute(mine).one_or_none()
-        if found is None:
-            raise UnknownNameError("frame", id, ())
-        if found.epoch is None:
-            return _png(self._read_plain(person, id)[1]), False
-        return self._box(person, id, "picture"), True
+    def picture(self, person: str, id: str) -> bytes:
+        """Return a picture as PNG, sealed for the person on it."""
+        self._rows_of(person, [id])
+        return self._box(person, id, "picture")
+
+    def _rows_of(self, person: str, ids: Sequence[str]) -> list[SqlRow[Any]]:
+        """Return the rows of some frames of a person, who must have all of them."""
+        query = _OF.where(frames.c.id.in_([_checked(id) for id in ids]))
+        found = {one.id: one for one in self._database.rows.fetch(frames, query, {"person": person})}
+        for id in ids:
+            if id not in found:
+                raise UnknownNameError("frame", id, ())
+        return [found[id] for id in ids]
 
     def forget_all(self, person: str) -> int:
+        """Remove all of a person: rows, memory and files; return the number of frames."""
         ids = self.ids(person)
-        for id in ids:
-            self.forget(person, id)
+        self._database.rows.remove_all(frames, person)
+        self._remove(person, ids)
+        folder = self._path(person, "").parent
+        with storage_errors("delete", folder), suppress(FileNotFoundError):
+            for path in folder.iterdir():
+                path.unlink()
+            folder.rmdir()
         return len(ids)
 
     def forget_closed(self) -> None:
         """Drop from memory what belongs to epochs that are no longer open."""
         with self._mutex:
-            among = {epoch for epoch, _ in self._recent.values() if epoch is not None}
+            among = {epoch for epoch, _ in self._recent.values()}
             closed = {epoch for epoch in among if not self._keys.is_open(epoch)}
             for id in [id for id, (epoch, _) in self._recent.items() if epoch in closed]:
                 del self._recent[id]
 
-    def delete(self, person: str, id: str) -> None:
-        """Forget a picture and its features; what was released of it before cannot be taken back."""
-        mine = delete(frames).where(frames.c.person == person, frames.c.id == _checked(id)).returning(frames.c.id)
-        with self._database.session() as session:
-            if session.scalar(mine) is None:
-                raise UnknownNameError("frame", id, ())
+    def delete(self, person: str, ids: Sequence[str], *, logged: Callable[[], object] | None = None) -> None:
+        """Forget pictures and their features; what was released of them before cannot be taken back. `logged` is called
+        in the transaction that deletes the rows.
+        """
+        with self._database.session():
+            for one in self._rows_of(person, ids):
+                self._database.rows.remove(frames, one)
+            if logged is not None:
+                logged()
+        self._remove(person, ids)
+
+    def _remove(self, person: str, ids: Sequence[str]) -> None:
         with self._mutex:
-            self._recent.pop(id, None)
-        for path in (self._path(person, id), self._path(person, id, plain=True)):
+            for id in ids:
+                self._recent.pop(id, None)
+        for id in ids:
+            path = self._path(person, id)
             with storage_errors("delete", path):
                 path.unlink(missing_ok=True)
 
     def over(self, person: str, *, newest: int | None, since: datetime | None) -> tuple[str, ...]:
-        """Return a person's frames, oldest first, that are not among the `newest` or came before `since`."""
-        with self._database.reading() as session:
-            mine = session.execute(
-                select(frames.c.id, frames.c.added)
-                .where(frames.c.person == person)
-                .order_by(frames.c.added, frames.c.id)
-            ).all()
-        many = 0 if newest is None else max(0, len(mine) - newest)
-        return tuple(id for place, (id, added) in enumerate(mine) if place < many or (since and added < since))
-
-    def forget(self, person: str, id: str) -> None:
-        with suppress(UnknownNameError):
-            self.delete(person, id)
+        """Return a person's frames that are not among the `newest` or came before `since`."""
+        found: list[SqlRow[Any]] = []
+        if newest is not None and self.count(person) > newest:
+            older = _OF.order_by(*_BACKWARD).offset(newest).limit(MOST_FRAMES)
+            found += self._database.rows.fetch(frames, older, {"person": person})
+        if since is not None:
+            found += self._database.rows.fetch(frames, _OF.where(frames.c.added < since), {"person": person})
+        return tuple(dict.fromkeys(one.id for one in found))
 
     def _decoded(self, content: bytes) -> NDArray[np.uint8]:
         if len(content) > self._bytes:
             raise InputError(f"a picture may have {self._bytes:,} bytes; got {len(content):,}.")
         return decode_within(content, size=self.side, pixels=self._pixels)
 
-    def _row(self, person: str, id: str, epoch: str | None) -> Row:
-        if epoch is not None and not self._keys.is_open(epoch):
+    def _row(self, person: str, id: str, epoch: str) -> Row:
+        if not self._keys.is_open(epoch):
             self.forget_closed()
         with self._mutex:
             if id in self._recent:
                 self._recent.move_to_end(id)
                 return self._recent[id][1]
-        plain = self._read_plain(person, id)[0] if epoch is None else self._opened(person, id, epoch)
-        return self._remember(id, epoch, plain)
+        return self._remember(id, epoch, self._opened(person, id, epoch))
 
-    def _remember(self, id: str, epoch: str | None, plain: Row) -> Row:
-        features: Row = self.prepare(plain[None])[0]
+    def _remember(self, id: str, epoch: str, opened: Row) -> Row:
+        features: Row = self.prepare(opened[None])[0]
         with self._mutex:
-            if epoch is None or self._keys.is_open(epoch):  # it may have ended since
+            if self._keys.is_open(epoch):  # it may have ended since
                 self._recent[id] = epoch, features
             while len(self._recent) * features.nbytes > _REMEMBERED:
                 self._recent.popitem(last=False)
@@ -296,28 +303,18 @@ class FrameStore:
             raise CorruptFileError("a frame is not whole.")
         return boxes[part].tobytes()
 
-    def _read_plain(self, person: str, id: str) -> tuple[Row, NDArray[np.uint8]]:
-        """Return features and picture of a plain file; features are recomputed if the pipeline has changed since."""
-        document, arrays = read_arrays(self._path(person, id, plain=True), _PLAIN)
-        picture = arrays.get("picture")
-        if picture is None or "features" not in arrays:
-            raise CorruptFileError("a frame is not whole.")
-        if document.get("pipeline") == self.pipeline:
-            return arrays["features"], picture
-        return np.asarray(self._pipeline.transform(picture[None]), dtype=np.float32)[0], picture
+    def _path(self, person: str, id: str) -> Path:
+        return self._folder / hashlib.sha256(person.encode()).hexdigest()[:32] / f"{id}.sealed.npz"
 
-    def _path(self, person: str, id: str, *, plain: bool = False) -> Path:
-        return self._folder / hashlib.sha256(person.encode()).hexdigest()[:32] / f"{id}{'' if plain else '.sealed'}.npz"
+    def strays(self) -> list[Path]:
+        """Return the files that belong to no frame."""
+        known = {self._path(person, id) for person, id in self._database.rows.named(frames)}
+        return [path for path in self._folder.rglob("*") if path.is_file() and path not in known]
 
     def _remove_strays(self) -> None:
-        all_frames = select(frames.c.person, frames.c.id, frames.c.epoch)
-        with self._database.reading() as session:
-            known = {self._path(person, id, plain=not epoch) for person, id, epoch in session.execute(all_frames)}
-        for folder, _, names in os.walk(self._folder):
-            for path in (Path(folder) / name for name in names):
-                if path not in known:
-                    with suppress(OSError):
-                        path.unlink()
+        for path in self.strays():
+            with suppress(OSError):
+                path.unlink()
 
 
 def _rows(several: list[Row]) -> Row:
@@ -332,11 +329,16 @@ def _png(picture: NDArray[np.uint8]) -> bytes:
 
 
 def decode_within(content: bytes, *, size: int, pixels: int) -> NDArray[np.uint8]:
-    """Decode an untrusted picture of at most `pixels` pixels, once others leave enough memory for it."""
+    """Decode an untrusted picture of at most `pixels` pixels and `MOST_SIDE` a side, once others leave enough memory:
+    12 bytes for each pixel, which count twice where a mode takes more; 800 MB for all together.
+    """
     try:
-        claimed = pixels_of(content)
+        width, height, mode = claimed_size(content)
+        claimed = width * height * (1 if mode in _LIGHT else 2)
         if claimed > pixels:
-            raise DataError(f"more than {pixels:,} pixels")
+            raise DataError(f"more than {pixels if mode in _LIGHT else pixels // 2:,} pixels")
+        if max(width, height) > MOST_SIDE:
+            raise DataError(f"more than {MOST_SIDE:,} pixels on a side")
         with _DECODING.room(1 + min(claimed // 16_000_000, _AT_ONCE - 1)):
             return decode(content, size=size, shrink=True)
     except DataError as reason:

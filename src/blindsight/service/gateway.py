@@ -23,12 +23,13 @@ from typing import Any, Self
 import numpy as np
 from starlette.concurrency import run_in_threadpool
 
+from blindsight.client import Release
 from blindsight.crypto.merkle import TreeHead
 from blindsight.data import Dataset, FeaturePipeline
 from blindsight.errors import BlindsightError, InputError, PrivacyError, StorageError, UnknownNameError
 from blindsight.files import storage_errors
 from blindsight.progress import Progress, silent
-from blindsight.service.cameras import Cameras, Device, Retention
+from blindsight.service.cameras import Cameras, Device, Retention, revoke_devices
 from blindsight.service.errors import told
 from blindsight.service.frames import FrameStore
 from blindsight.service.jobs import UNFINISHED, Handler, Job, Jobs, Worker
@@ -42,7 +43,6 @@ from blindsight.service.log import (
     LogRecords,
     acting,
     digest,
-    import_journal,
     open_log,
 )
 from blindsight.service.models import (
@@ -61,7 +61,7 @@ from blindsight.service.models import (
 )
 from blindsight.service.principals import CODE_HOURS, Principal, Principals, Role, Token, told_of
 from blindsight.service.proposals import ASKING, ODOMETER, REVIEW, Answer, Asking, Duties, Proposals, Reviews
-from blindsight.service.releases import Asked, Release, Releases, Streams
+from blindsight.service.releases import Releases, Streams
 from blindsight.service.settings import ServiceSettings
 from blindsight.service.store import Database, FolderLock, check_guards, open_database
 from blindsight.service.verification import KNOWN, Ensemble, platform_data, shortages
@@ -69,7 +69,7 @@ from blindsight.service.witnesses import remember_head, remembered_head, witness
 from blindsight.sift.attackers import chosen_attackers
 from blindsight.sift.platform import Platform, no_grant
 from blindsight.sift.ppls import PPLS, SiftLearner
-from blindsight.sift.register import Grant
+from blindsight.sift.register import Grant, Register
 from blindsight.sift.stream import Then
 from blindsight.sift.verify import Verifier
 
@@ -78,6 +78,8 @@ MOST_WAITING = 5  # jobs that one principal may have waiting
 
 _PROBE = 1 << 20  # bytes that must have room on the disk
 _NOTED, _NOTED_AGAIN = 10_000, 60.0  # what is remembered of notes, and for how many seconds
+
+ANOTHER_CODE = "another enrolment code was issued for the owner"
 
 FOR_APPS = ("status", "mechanism", "who_sees")  # what an app may read of a statement about a person
 
@@ -108,12 +110,13 @@ class Gateway:
         self._reviews = Reviews(platform, jobs)
         platform.verifier = self._ensemble.verifier
         platform.joined = self._ensemble.again  # another process may have let one in
-        duties = Duties(platform, self._proposals)
+        duties = Duties(platform, self._proposals, log)
         self.worker = Worker(jobs, {**(handlers or {}), **duties.handlers}, settings, between=self.sweep)
         self._registered, self._ended = set[str](), set[str]()  # apps; revoked owners whose grants have ended
         self._noted: dict[str, tuple[float, int]] = {}  # what was logged when, and how often again since
         self._noting = threading.Lock()
         self._held: tuple[FolderLock, Database] | None = None
+        self._beat: tuple[int, TreeHead] | None = None
 
     @classmethod
     def open(
@@ -138,7 +141,6 @@ class Gateway:
             database = open_database(settings.database_url)
             check_guards(database.engine)
             log = open_log(settings.folder, database, [witness_at(one) for one in settings.witnesses])
-            import_journal(log, database, settings.folder / "platform" / "platform.journal")
             how: dict[str, Any] = {"random_state": random_state, "progress": progress, "unchanging": unchanging}
             ground = platform_data(dataset, pipeline, cache=settings.folder / "cache", **how)
             platform = Platform(
@@ -151,7 +153,7 @@ class Gateway:
                 records=LogRecords(log, database),
                 clock=log.now,
             )
-            log.check_witnesses()
+            log.check_witnesses(new=settings.witness_new)
             keys = Keys(settings.open_keys, database, clock=log.now)
             frames = FrameStore(
                 settings.folder / "frames",
@@ -161,6 +163,7 @@ class Gateway:
                 size=ground.size,
                 pixels=settings.picture_pixels,
                 content_bytes=settings.pictures_bytes,
+                alone=lock.alone,
             )
             jobs, principals = Jobs(database), Principals(database, clock=log.now)
             gateway = cls(settings, platform, frames, keys, jobs, log, principals, handlers=handlers)
@@ -183,17 +186,19 @@ class Gateway:
         """
         if alone:
             self.jobs.recover()
-        for one in self.principals.list():
-            if one.public_key is not None and one.revoked is None:
-                self.frames.seal_plain(one.name)
         self.sweep()
         self._reviews.of_suspended(PLATFORM)
 
     def sweep(self) -> None:
-        """End what nobody needs any more: grants of revoked owners, open epochs without a live grant."""
-        for gone in self.principals.revoked_owners():
-            if gone.name not in self._ended:
-                self._end_grants_about(gone, None, "the owner's token was revoked")
+        """End what nobody needs any more: grants and cameras of owners whose token was revoked or is being exchanged
+        (on the machine itself, too), open epochs without a live grant.
+        """
+        for gone in self.principals.ended_owners():
+            if gone.revoked is None or gone.name not in self._ended:
+                reason = "the owner's token was revoked" if gone.revoked else ANOTHER_CODE
+                self._end_grants_about(gone, None, reason)
+                self.cameras.revoke_all(gone.name, PLATFORM)
+            if gone.revoked is not None:
                 self._ended.add(gone.name)
         for person in set(self.keys.open_epochs()) - self.platform.active():
             self._close(person)
@@ -208,8 +213,9 @@ class Gateway:
             if ids and not self._needs_keys(person):
                 self.keys.close(ids)
                 if person:
-                    self.keys.begin(person, self.keys.current(person).owner_key)
-                    self.audit.append(MACHINE, "end epoch", {"person": person})
+                    with self.principals.database.session():
+                        self.keys.begin(person, self.keys.current(person).owner_key)
+                        self.audit.append(MACHINE, "end epoch", {"person": person})
         self.frames.forget_closed()
 
     def _needs_keys(self, person: str) -> bool:
@@ -240,6 +246,8 @@ class Gateway:
         room on the disk, no worker.
         """
         self.audit.head()
+        if self.audit.now() and self.audit.ahead:
+            raise StorageError(f"the clock jumped ahead by {self.audit.ahead}. If it is right now, start again.")
         self.jobs.waiting("")
         with self.principals.database.session():  # somebody can write
             pass
@@ -284,7 +292,7 @@ class Gateway:
     def _shut(self, owner: Principal, by: Principal) -> None:
         """End grants about somebody whose token was exchanged, and the tokens of their cameras."""
         if owner.role == "owner":
-            self._end_grants_about(owner, by, "another enrolment code was issued for the owner")
+            self._end_grants_about(owner, by, ANOTHER_CODE)
             self.cameras.revoke_all(owner.name, by.id)
             self._close(owner.name)
 
@@ -304,32 +312,21 @@ class Gateway:
             raise
         if made.role == "owner":
             self._shut(made, made)  # the code may have been issued on the machine itself
-            self.frames.seal_plain(made.name)
         return made, token
 
     def rotate_token(self, principal: Principal) -> Token:
         with self.principals.database.session():
+            token = self.principals.rotate(principal.id)
             self.audit.append(principal.id, "rotate token", {"principal": principal.id, "name": principal.name})
-            return self.principals.rotate(principal.id)
-
-    def register_key(self, owner: Principal, public_key: str) -> Principal:
-        """Note the key of an owner of an earlier version, and seal their pictures for it."""
-        _only(owner, "owner")
-        with self.keys.settled(), self.principals.database.session():
-            if self.principals.get(owner.id).public_key is not None:
-                raise InputError("you have registered a key already. To use another, ask for an enrolment code.")
-            self.principals.set_key(owner.id, public_key)
-            self.keys.begin(owner.name, public_key, keep=self._needs_keys(owner.name))
-            self.audit.append(owner.id, "register key", {"name": owner.name, "key": public_key.lower()})
-        self.frames.seal_plain(owner.name)
-        return self.principals.get(owner.id)
+            return token
 
     def revoke_principal(self, operator: Principal, id: str) -> None:
         """Make somebody's token worthless for ever; grants about an owner end, since nobody could answer for them."""
         _only(operator, "operator")
         gone = self.principals.get(id)
-        self.audit.append(operator.id, "revoke principal", told_of(gone))
-        self.principals.revoke(id)
+        with self.principals.database.session():
+            self.principals.revoke(id)
+            self.audit.append(operator.id, "revoke principal", told_of(gone))
         self._end_grants_about(gone, operator, "the owner's token was revoked")
         self._close(gone.name)
 
@@ -339,14 +336,15 @@ class Gateway:
         """
         _only(principal, "owner", "operator")
         self._own(principal, name)
-        gone = next((one for one in self.principals.list() if (one.name, one.role) == (name, "owner")), None)
-        if gone is None:
+        gone = self.principals.named(name)
+        if gone is None or gone.role != "owner":
             raise UnknownNameError("person", name, ())
         self.audit.append(principal.id, "erase person", {"principal": gone.id, "person": name})
         self._end_grants_about(gone, principal, "the person was erased")
         self.keys.erase(name)
         count = self.frames.forget_all(name)
         self.platform.forget(name)
+        self._proposals.forget(self.jobs.forget(name, ASKING))
         self.cameras.revoke_all(name, principal.id, erase=True)
         self.principals.revoke(gone.id)
         return count
@@ -383,7 +381,7 @@ class Gateway:
                 raise
             private = ()  # an owner who has not said anything yet
         kept = RetentionView(**vars(self.cameras.retention(name)))
-        return PersonView(person=name, private=private, frames=len(self.frames.ids(name)), retention=kept)
+        return PersonView(person=name, private=private, frames=self.frames.count(name), retention=kept)
 
     def set_private(self, owner: Principal, attributes: Sequence[str]) -> JobView:
         """Note what a person hides, from now on; the job reviews their grants, which are suspended until then."""
@@ -395,8 +393,12 @@ class Gateway:
     def add_frame(self, principal: Principal, content: bytes, expected: SealedFor = ANY_KEY) -> str:
         """Keep a picture of an owner, sent by them or their device, sealed for the expected keys; return its id."""
         _only(principal, "owner", "device")
-        frame = self.frames.add(principal.name, content, expected)
-        self.audit.append(principal.id, "add frame", {"person": principal.name, "frame": frame})
+        frame = self.frames.add(
+            principal.name,
+            content,
+            expected,
+            logged=lambda frame: self.cameras.note_frame(principal.id, principal.name, frame),
+        )
         self.cameras.forget(principal.name)
         return frame
 
@@ -436,11 +438,11 @@ class Gateway:
         _only(owner, "owner")
         return self.audit.entries_about(owner.name, owner.id, after=after, limit=limit)
 
-    def frame_ids(self, owner: Principal) -> tuple[str, ...]:
+    def frame_ids(self, owner: Principal, *, after: str | None = None, limit: int | None = None) -> tuple[str, ...]:
         _only(owner, "owner")
-        return self.frames.ids(owner.name)
+        return self.frames.ids(owner.name, after=after, limit=limit)
 
-    def picture(self, owner: Principal, frame: str) -> tuple[bytes, bool]:
+    def picture(self, owner: Principal, frame: str) -> bytes:
         _only(owner, "owner")
         found = self.frames.picture(owner.name, frame)
         self.note(owner.id, "read picture", person=owner.name, frame=frame)
@@ -466,10 +468,8 @@ class Gateway:
 
     def delete_frame(self, owner: Principal, frame: str) -> None:
         _only(owner, "owner")
-        if frame not in self.frames.ids(owner.name):
-            raise UnknownNameError("frame", frame, ())
-        self.audit.append(owner.id, "delete frame", {"person": owner.name, "frame": frame})
-        self.frames.delete(owner.name, frame)
+        details = {"person": owner.name, "frame": frame}
+        self.frames.delete(owner.name, [frame], logged=lambda: self.audit.append(owner.id, "delete frame", details))
 
     def odometer(self, principal: Principal, person: str) -> JobView:
         """Measure how well all that is out about a person tells what they hide: a job, as it takes as long as a review.
@@ -526,7 +526,7 @@ class Gateway:
         """Return a proposal to the app that made it (the verdict alone), to the person it is about, or an operator."""
         found = self._proposal(principal, job)
         verified = (found.result or {}).get("verdict") in ("accept", "reject", "inconclusive")
-        kept = self._proposals.get(job) if verified and principal.role != "app" else None
+        kept = self._proposals.of(found) if verified and principal.role != "app" and not found.erased else None
         return proposal_view(principal, self._told(principal, found), kept)
 
     def proposals(
@@ -544,7 +544,7 @@ class Gateway:
         """
         _only(owner, "owner")
         asked = self._proposal(owner, job)
-        if answer != "allow" or self.principals.get(owner.id).public_key is None:
+        if answer != "allow":
             return proposal_view(owner, self._asking.answer(owner, asked, answer))
         try:
             with self.keys.settled():
@@ -588,14 +588,14 @@ class Gateway:
         """
         _only(app, "app")
         self._asked(app)
-        return self._releases.give(Asked(app, person, frames, latest))
+        return self._releases.give((app, NewRelease.of(person, frames, latest), None))
 
     async def release_each(self, app: Principal, wanted: Sequence[NewRelease], token: str) -> list[Release | Exception]:
         """Do as `release` for several people or frames, each by itself, while the token with this hash is the app's."""
         _only(app, "app")
         if app.name not in self._registered:
             await run_in_threadpool(self._asked, app)
-        return await self._releases.give_each([Asked(app, one.person, one.frames, one.latest, token) for one in wanted])
+        return await self._releases.give_each([(app, one, token) for one in wanted])
 
     def live_grant(self, app: Principal, person: str) -> Grant:
         """Return the grant through which an app gets something about a person just now, or refuse."""
@@ -652,12 +652,34 @@ class Gateway:
         """Remember the newest head of another service's log; one that tells another history is refused, and logged."""
         told = TreeHead.from_dict(head)
         try:
-            return remember_head(self.principals.database, told, proof)
+            return remember_head(self.principals.database, told, proof, principal.id)
         except PrivacyError:
             self.audit.append(
                 principal.id, "refuse head", {"key": told.key, "head": str(told), "signed": told.signature}
             )
             raise
+
+    def log_head(self, principal: Principal) -> TreeHead:
+        """Return the newest head that somebody may see. To an app its size would tell when others do something: it gets
+        one on a fixed beat, or that of its own last release.
+        """
+        if principal.role != "app":
+            return self.audit.head()
+        beat = math.floor(self.jobs.now().timestamp() / self.settings.verdict_seconds)
+        if self._beat is None or self._beat[0] != beat:
+            self._beat = beat, self.audit.head()
+        own = self._releases.heads.get(principal.id)
+        return self._beat[1] if own is None or own.size < self._beat[1].size else own
+
+    def log_proof(self, principal: Principal, first: int, second: int | None) -> tuple[TreeHead, int, list[str]]:
+        """Return the newest head that somebody may see, a size up to it, and the proof that the log of that size goes
+        on from that of `first` entries.
+        """
+        head = self.log_head(principal)
+        size = head.size if second is None else second
+        if not 0 <= first <= size <= head.size:
+            raise InputError(f"sizes must be in order, and at most {head.size}; got {first} and {size}.")
+        return head, size, self.audit.consistency(first, size)
 
     def witnessed_head(self, key: str) -> TreeHead:
         return remembered_head(self.principals.database, key)
@@ -666,10 +688,7 @@ class Gateway:
         """Return the privacy statements of all live grants that concern somebody, each with its subject. An app gets
         the parts that do not tell what the person hides, nor how well it can be guessed.
         """
-        plain = (
-            0 if principal.role == "app" else self.frames.plain(principal.name if principal.role == "owner" else None)
-        )
-        kept = ("pictures of people", storage_statement(plain).to_dict())
+        kept = ("pictures of people", storage_statement().to_dict())
         live = (grant for grant in self.platform.grants() if grant.live and _concerns(principal, grant))
         said = ((grant, grant.report["statement"]) for grant in live)
         if principal.role == "app":
@@ -684,9 +703,11 @@ class Gateway:
 
     def _end_grants_about(self, gone: Principal, by: Principal | None, reason: str) -> None:
         """End what an owner granted who is not there to answer for it; doing it again changes nothing."""
-        mine = self.platform.grants() if gone.role == "owner" else ()
+        mine: tuple[Grant, ...] = ()
+        with suppress(UnknownNameError):  # an owner who has not said anything yet
+            mine = self.platform.grants(gone.name) if gone.role == "owner" else ()
         for grant in mine:
-            if grant.live and grant.person == gone.name:
+            if grant.live:
                 with acting(by, person=grant.person, app=grant.app), suppress(InputError):  # just ended by others
                     self.platform.revoke(grant.number, reason)
 
@@ -750,6 +771,22 @@ class Gateway:
     def _own(principal: Principal, person: str) -> None:
         if principal.role != "operator" and principal.name != person:
             raise UnknownNameError("person", person, ())
+
+
+def end_on_machine(log: AuditLog, database: Database, owner: Principal, reason: str) -> None:
+    """End the grants and cameras of an owner whose token ends, without a gateway; a running one closes their epoch
+    within a minute.
+    """
+    if owner.role != "owner":
+        return
+    register = Register(LogRecords(log, database), log.now)
+    with register.current():
+        for grant in register.live(owner.name):
+            with acting(None, person=grant.person, app=grant.app):
+                register.revoke(grant, reason, leaks=False)
+    with database.session():
+        if ended := revoke_devices(database, owner.name, log.now()):
+            log.append(MACHINE, "revoke devices", {"person": owner.name, "devices": ended})
 
 
 def _only(principal: Principal, *roles: Role) -> None:

@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, func, insert, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, select, update
 
 from blindsight.errors import BlindsightError, InputError, UnknownNameError
 from blindsight.progress import Progress
@@ -34,6 +34,7 @@ State = Literal["queued", "running", "done", "failed", "cancelled", "timed out"]
 UNFINISHED: tuple[State, ...] = ("queued", "running")
 
 _ATTEMPTS = 3
+_FOR_APPS = ("verdict", "answer", "grant", "next")  # what an app knows of its proposals
 LEASE = 30.0
 """Seconds after which a process that was not heard of has ended; clocks must agree better than that."""
 _GIVEN_UP = "the service ended three times while this was running. Ask its operator why."
@@ -62,6 +63,10 @@ class Job:
     @property
     def finished_or_stopped(self) -> bool:
         return self.state not in UNFINISHED
+
+    @property
+    def erased(self) -> bool:
+        return bool((self.result or {}).get("erased"))
 
 
 _COLUMNS = tuple(jobs.c[part.name] for part in fields(Job))
@@ -141,6 +146,21 @@ class Jobs:
             result = dict(self.get(id).result or {}) | more
             session.execute(update(jobs).where(jobs.c.id == id, jobs.c.state == "done").values(result=result))
         return self.get(id)
+
+    def forget(self, person: str, kept: Collection[str]) -> tuple[str, ...]:
+        """Delete the jobs about a person; of some kinds, whose verdict others know, that one is kept. Return the ids of
+        these.
+        """
+        about = jobs.c.payload["person"].as_string() == person
+        with self._database.session() as session:
+            session.execute(update(jobs).where(about, jobs.c.state == "queued").values(state="cancelled"))
+            session.execute(update(jobs).where(about, jobs.c.state == "running").values(cancel=True))
+            session.execute(delete(jobs).where(about, jobs.c.kind.not_in(kept)))
+            left = session.execute(select(jobs.c.id, jobs.c.result).where(about)).all()
+            for id, result in left:
+                told = {name: result[name] for name in _FOR_APPS if name in (result or {})} | {"erased": True}
+                session.execute(update(jobs).where(jobs.c.id == id).values(result=told, doing="", error=None))
+        return tuple(id for id, _ in left)
 
     # --- for who does them ---
 

@@ -15,20 +15,23 @@ restart of the machine people hand their keys over again (`Client.hand_over_keys
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import delete, insert, or_, select, update
+from sqlalchemy import Row, bindparam, or_, select
 
 from blindsight.crypto.sealedbox import ExchangeKey, seal, seal_for, unseal
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.files import atomic_writer, folder_lock, storage_errors
 from blindsight.rng import ByteSource, system_bytes
+from blindsight.service.rows import sealed
 from blindsight.service.store import Database, epochs, frames
 from blindsight.statement import PrivacyStatement
 
 _MACHINE, _SUFFIX = "machine.key", ".epoch"
+_OF = sealed(epochs).where(epochs.c.person == bindparam("person"))
 _PURPOSE = b"blindsight/open epoch.1 "
 
 
@@ -86,38 +89,35 @@ class Keys:
     def begin(self, person: str, owner_key: str, *, keep: bool = False) -> Epoch:
         """End a person's epoch and begin the next; its secret is forgotten unless a live grant needs it (`keep`)."""
         id, secret = self._source(16).hex(), ExchangeKey.generate(self._source)
-        sealed = seal_for(
-            bytes.fromhex(owner_key), secret.secret_bytes(), context=epoch_context(id), source=self._source
-        )
+        box = seal_for(bytes.fromhex(owner_key), secret.secret_bytes(), context=epoch_context(id), source=self._source)
         now = self._clock()
-        made = Epoch(id, person, secret.public.hex(), owner_key, sealed.hex(), now, None)
+        made = Epoch(id, person, secret.public.hex(), owner_key, box.hex(), now, None)
         if keep:
             self._write(id, secret.secret_bytes())
-        used = select(frames.c.epoch).where(frames.c.person == person, frames.c.epoch.is_not(None))
+        rows = self._database.rows
         with self._database.session() as session:
-            session.execute(update(epochs).where(epochs.c.person == person, epochs.c.ended.is_(None)).values(ended=now))
-            session.execute(delete(epochs).where(epochs.c.person == person, epochs.c.id.not_in(used)))
-            session.execute(insert(epochs).values(**vars(made)))
+            used = set(session.scalars(select(frames.c.epoch).where(frames.c.person == person).distinct()))
+            for one in rows.fetch(epochs, _OF, {"person": person}):
+                if one.id not in used:
+                    rows.remove(epochs, one)
+                elif one.ended is None:
+                    rows.change(epochs, one, ended=now)
+            rows.insert(epochs, **vars(made))
         return made
 
     def of(self, person: str) -> tuple[Epoch, ...]:
         """Return the epochs of a person that matter: those with frames, and the present one, which is the last."""
-        used = select(frames.c.epoch).where(frames.c.person == person, frames.c.epoch.is_not(None))
-        mine = select(epochs).where(epochs.c.person == person, or_(epochs.c.ended.is_(None), epochs.c.id.in_(used)))
-        with self._database.reading() as session:
-            rows = session.execute(mine.order_by(epochs.c.ended.is_(None), epochs.c.began, epochs.c.id)).all()
-        return tuple(Epoch(**row._mapping) for row in rows)
+        used = select(frames.c.epoch).where(frames.c.person == person)
+        mine = _OF.where(or_(epochs.c.ended.is_(None), epochs.c.id.in_(used)))
+        mine = mine.order_by(epochs.c.ended.is_(None), epochs.c.began, epochs.c.id)
+        return tuple(map(_epoch, self._database.rows.fetch(epochs, mine, {"person": person})))
 
     def current(self, person: str, expected: SealedFor = ANY_KEY) -> Epoch:
         """Return the present epoch of a person, who must have brought a key; other keys than expected are refused."""
-        present = select(epochs).where(epochs.c.person == person, epochs.c.ended.is_(None))
-        with self._database.reading() as session:
-            row = session.execute(present).one_or_none()
-        if row is None:
-            raise InputError(
-                "pictures are sealed for a key of yours, and you have registered none. Register one first."
-            )
-        found = Epoch(**row._mapping)
+        rows = self._database.rows.fetch(epochs, _OF.where(epochs.c.ended.is_(None)), {"person": person})
+        if not rows:
+            raise InputError("pictures are sealed for a key of yours, and there is none. Enrol first.")
+        found = _epoch(rows[-1])
         if expected.owner_key not in (None, found.owner_key):
             raise PrivacyError(
                 "this picture would be sealed for another owner's key than you expect. Nothing was kept."
@@ -172,39 +172,37 @@ class Keys:
 
     def open_epochs(self, person: str | None = None) -> dict[str, list[str]]:
         """Return the ids of all open epochs by person, of one or of all; those of nobody are under the empty name."""
-        whose = select(epochs.c.id, epochs.c.person)
-        with self._database.reading() as session:
-            rows = session.execute(whose.where(epochs.c.person == person) if person else whose).all()
-        if person:
-            return {person: [row.id for row in rows if self.is_open(row.id)]}
+        there = [path.stem for path in self._folder.glob(f"*{_SUFFIX}")]
+        rows = self._database.rows.fetch(epochs, sealed(epochs).where(epochs.c.id.in_(there))) if there else []
         known = {row.id: row.person for row in rows}
         found: dict[str, list[str]] = {}
-        for path in self._folder.glob(f"*{_SUFFIX}"):
-            found.setdefault(known.get(path.stem, ""), []).append(path.stem)
-        return found if person is None else {"": found.get("", [])}
+        for id in there:
+            found.setdefault(known.get(id, ""), []).append(id)
+        return found if person is None else {person: found.get(person, [])}
 
     def close(self, ids: list[str]) -> None:
+        """End epochs: their secrets are overwritten, and once none is open the key that all lie under is, too. Call it
+        while `settled`.
+        """
         for id in ids:
-            with suppress(FileNotFoundError), storage_errors("delete", self._path(id)):
-                with self._path(id).open("r+b") as stream:
-                    stream.write(bytes(self._path(id).stat().st_size))
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                self._path(id).unlink()
+            _overwrite(self._path(id))
+        if not any(self._folder.glob(f"*{_SUFFIX}")):
+            _overwrite(self._folder / _MACHINE)
 
     def erase(self, person: str) -> None:
-        with self._database.session() as session:
-            ids = list(session.scalars(select(epochs.c.id).where(epochs.c.person == person)))
-            self.close([id for id in ids if self.is_open(id)])
-            session.execute(delete(epochs).where(epochs.c.person == person))
+        with self.settled():
+            self.close(self.open_epochs(person)[person])
+            self._database.rows.remove_all(epochs, person)
 
     def _path(self, id: str) -> Path:
         return self._folder / f"{id}{_SUFFIX}"
 
     def _write(self, id: str, secret: bytes) -> None:
-        sealed = seal(self._machine_key(), secret, purpose=_PURPOSE + id.encode(), source=self._source)
+        if self.is_open(id) and self.secret(id).secret_bytes() == secret:
+            return  # a second copy would free the first one, which nobody could overwrite any more
+        closed = seal(self._machine_key(), secret, purpose=_PURPOSE + id.encode(), source=self._source)
         with atomic_writer(self._path(id), private=True) as stream:
-            stream.write(sealed)
+            stream.write(closed)
 
     def _machine_key(self) -> bytes:
         path = self._folder / _MACHINE
@@ -224,12 +222,21 @@ class Keys:
         return path.read_bytes()
 
 
-def storage_statement(plain: int) -> PrivacyStatement:
-    """Return what holds for the pictures that a service keeps; `plain` counts those of an earlier version."""
-    kept = (
-        f"{plain} pictures and their features of an earlier version lie here unencrypted, until their owner "
-        "registers a key",
-    )
+def _epoch(row: Row[Any]) -> Epoch:
+    return Epoch(**{part.name: getattr(row, part.name) for part in fields(Epoch)})
+
+
+def _overwrite(path: Path) -> None:
+    with storage_errors("delete", path), suppress(FileNotFoundError):
+        with path.open("r+b") as stream:
+            stream.write(bytes(path.stat().st_size))
+            stream.flush()
+            os.fsync(stream.fileno())
+        path.unlink()
+
+
+def storage_statement() -> PrivacyStatement:
+    """Return what holds for the pictures that a service keeps."""
     return PrivacyStatement(
         guarantee="cryptographic",
         mechanism=(
@@ -260,6 +267,5 @@ def storage_statement(plain: int) -> PrivacyStatement:
             "against a page altered by who runs the service: use the command line or the client where that matters",
             "when pictures came, how many there are, what was granted and what went out",
             "pictures whose owner's key is lost: nobody opens them again",
-            *(kept if plain else ()),
         ),
     )

@@ -28,13 +28,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
+from time import monotonic
 from typing import IO, Any
 
-from sqlalchemy import bindparam, func, insert, select, true
+from sqlalchemy import bindparam, insert, select
 from sqlalchemy.orm import Session
 
 from blindsight.crypto.merkle import (
@@ -57,9 +58,10 @@ from blindsight.errors import (
     MessageError,
     StorageError,
 )
-from blindsight.files import AnyPath, as_path, atomic_writer, folder_lock, sha256_of, storage_errors
+from blindsight.files import AnyPath, as_path, atomic_writer, folder_lock, storage_errors
 from blindsight.service.principals import SECRET, Principal, check_name
-from blindsight.service.store import CHAIN_START, MIGRATED, Database, chain_hash, leaf_of, log, record_of
+from blindsight.service.rows import SEAL, Rows, Seal, names_seals, waiting
+from blindsight.service.store import Database, leaf_of, log, record_of
 from blindsight.service.store import log_key as log_keys
 from blindsight.service.witnesses import HeadFile, Witness
 
@@ -68,20 +70,33 @@ logger = logging.getLogger(__name__)
 DETAILS_LENGTH = 16_384
 _LINE_LENGTH = 4 * DETAILS_LENGTH
 _BATCH = 1_000
-_ENTRY = (log.c.position, log.c.time, log.c.actor, log.c.action, log.c.details, log.c.hash)
-_LAST = select(log.c.position, log.c.time, log.c.hash).order_by(log.c.position.desc()).limit(1)
+_JUMP = timedelta(days=1)  # of the clock, within one process
+_ENTRY = (log.c.position, log.c.time, log.c.actor, log.c.action, log.c.details, log.c.hash, log.c.signature)
+_LAST = select(log.c.position, log.c.time, log.c.hash, log.c.signature).order_by(log.c.position.desc()).limit(1)
 _AT = select(*_ENTRY).where(log.c.position.in_(bindparam("positions", expanding=True)))
+_HASHES = select(log.c.position, log.c.hash).where(log.c.position.in_(bindparam("positions", expanding=True)))
+_BEHIND = (
+    select(*_ENTRY, log.c.evidence)
+    .where(log.c.position > bindparam("after"))
+    .order_by(log.c.position)
+    .limit(bindparam("batch"))
+)
 _ADD = {  # in one round trip
-    "sqlite": "INSERT INTO log (position, time, actor, action, details, hash, evidence) VALUES (?, ?, ?, ?, ?, ?, ?)",
+    "sqlite": (
+        "INSERT INTO log (position, time, actor, action, details, hash, evidence, signature, person) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    ),
     "postgresql": (
-        "INSERT INTO log (position, time, actor, action, details, hash, evidence) SELECT * FROM unnest("
-        "%s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[])"
+        "INSERT INTO log (position, time, actor, action, details, hash, evidence, signature, person) "
+        "SELECT * FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], "
+        "%s::text[], %s::text[])"
     ),
 }
 
 PLATFORM = "platform"  # acts where nobody asked just now; no principal has this id
 MACHINE = "machine"  # somebody on the machine itself, without a token; no principal has this id
-IMPORTED, RESTORED = "import journal", "restore"
+RESTORED, SEALING = "restore", "seal rows"
+_SEALS = 100  # in one entry
 
 
 # --- who acts ---
@@ -94,6 +109,7 @@ class Acting:
     actor: str = PLATFORM
     about: Mapping[str, Any] = field(default_factory=dict)
     apps: Mapping[str, str] = field(default_factory=dict)
+    recorded: list[str] = field(default_factory=list)  # the kinds of records so far
 
     def actor_of(self, record: Mapping[str, Any]) -> str:
         return self.apps.get(str(record.get("app")), self.actor)
@@ -102,21 +118,21 @@ class Acting:
 _acting: ContextVar[Acting | None] = ContextVar("acting", default=None)
 
 
-def acting(principal: Principal | None, **about: Any) -> AbstractContextManager[None]:
+def acting(principal: Principal | None, **about: Any) -> AbstractContextManager[Acting]:
     """Attribute what the platform records in this block to somebody; `about` goes into the entries."""
     return _as(Acting(PLATFORM if principal is None else principal.id, about))
 
 
-def acting_together(apps: Iterable[Principal]) -> AbstractContextManager[None]:
+def acting_together(apps: Iterable[Principal]) -> AbstractContextManager[Acting]:
     """Attribute what the platform records in this block to the app that each record names."""
     return _as(Acting(apps={app.name: app.id for app in apps}))
 
 
 @contextmanager
-def _as(now: Acting) -> Iterator[None]:
+def _as(now: Acting) -> Iterator[Acting]:
     mark = _acting.set(now)
     try:
-        yield
+        yield now
     finally:
         _acting.reset(mark)
 
@@ -167,12 +183,18 @@ class _Row:
     action: str
     details: str
     hash: str
+    signature: str | None = None  # of the head that ends with it
     evidence: str | None = None
     told: Any = None  # the details as plain data, where somebody has read them already
 
     @property
     def text(self) -> tuple[Any, ...]:
         return self.position, self.time, self.actor, self.action, self.details
+
+    @property
+    def person(self) -> str | None:
+        named = self.told.get("person") if isinstance(self.told, Mapping) else None
+        return named if isinstance(named, str) else None
 
     @cached_property
     def hashed(self) -> str:
@@ -212,6 +234,7 @@ class _Tail:
     time: str
     before: Sequence[bytes]
     rows: tuple[_Row, ...] = ()
+    head: TreeHead | None = None
 
 
 _Seen = tuple[tuple[int, bytes], Mapping[str, TreeHead]]  # size and root here, and the heads that witnesses hold
@@ -220,8 +243,8 @@ _Seen = tuple[tuple[int, bytes], Mapping[str, TreeHead]]  # size and root here, 
 class _Walk:
     """Follows the tree from its first entry on."""
 
-    def __init__(self) -> None:
-        self.size, self._peaks = 0, list[bytes]()
+    def __init__(self, size: int = 0, peaks: Iterable[bytes] = ()) -> None:
+        self.size, self._peaks = size, list(peaks)
 
     @property
     def root(self) -> bytes:
@@ -245,33 +268,48 @@ class AuditLog:
         self,
         database: Database,
         *,
-        key: SigningKey | None = None,
+        key: SigningKey,
         witnesses: Sequence[Witness] = (),
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        ticks: Callable[[], float] = monotonic,
     ) -> None:
+        self._monotonic = ticks
         self._database, self._clock, self._witnesses = database, clock, tuple(witnesses)
-        self._key = SigningKey.generate() if key is None else key
-        self._newest: TreeHead | None = None
+        self._key = key
         self._reached, self._followed = (0, EMPTY), dict[str, TreeHead]()
         self._reaching = threading.Lock()
         self._given_up = set[TreeHead]()
         self._latest: datetime | None = None
+        self._ticks = 0.0
         self._clock_mutex = threading.Lock()
+        self.ahead: timedelta | None = None
+        """How far the clock jumped ahead while this process ran; such a jump is not followed."""
         self.problems: dict[str, str] = {}  # why a witness did not take the newest head, by its name
-        database.logged = self._publish
+        self._signed: tuple[int, bytes, str] | None = None  # the head that was checked last
+        self._tail: _Tail | None = None  # the end of the log, as it was last read or written
+        self._rows = Rows(database, self._key.secret_bytes(), self._follow_rows)
+        database.logged, database.ending = self._publish, self._seal
 
     @property
     def key(self) -> str:
         return self._key.public.hex()
 
     def now(self) -> datetime:
-        """Return the clock's time, or the latest moment that was ever logged or returned where that is later."""
+        """Return the clock's time, or the latest moment that was ever logged or returned where that is later. A clock
+        that jumps ahead by more than a day while the process runs is not followed: until it is right again, or the
+        process is started anew, time goes on by the seconds that pass.
+        """
         with self._clock_mutex:
+            now, ticks = self._clock().astimezone(UTC), self._monotonic()
             if self._latest is None:
                 with self._database.reading() as session:
                     last = session.execute(_LAST).one_or_none()
-                self._latest = datetime.min.replace(tzinfo=UTC) if last is None else _moment(last.time)
-            self._latest = max(self._latest, self._clock().astimezone(UTC))
+                self._latest = now if last is None else max(now, _moment(last.time))
+            else:
+                expected = self._latest + timedelta(seconds=ticks - self._ticks)
+                self.ahead = now - expected if now > expected + _JUMP else None
+                self._latest = max(self._latest, expected if self.ahead else now)
+            self._ticks = ticks
             return self._latest
 
     def append(
@@ -290,43 +328,55 @@ class AuditLog:
         for draft in drafts:
             check_name(draft.actor)
             check_name(draft.action)
-        texts = [_checked(draft.details) for draft in drafts]
-        if session is not None:
-            return self._add(session, drafts, texts)
-        with self._database.session() as own:
-            return self._add(own, drafts, texts)
+            assert SEAL not in draft.details, "seals are named by the log itself"
+        if session is None:
+            with self._database.session() as own:
+                return self.add(drafts, own)
+        if drafts:
+            first, *rest = drafts
+            drafts = [replace(first, details={**first.details, **_some(waiting(session, _SEALS))}), *rest]
+        rows = self._add(session, drafts, [_checked(draft.details) for draft in drafts])
+        self._seal(session)
+        return rows
+
+    def _seal(self, session: Session) -> None:
+        """Name the seals of rows that no entry names yet."""
+        while seals := waiting(session, _SEALS):
+            self._add(session, [Draft(PLATFORM, SEALING)], [_checked(_some(seals))])
 
     def head(self) -> TreeHead:
-        """Return the newest head, signed; a log that lacks what somebody saw before is refused."""
+        """Return the newest head; a log that lacks what somebody saw before is refused, and so are entries behind the
+        last one that this service signed.
+        """
         seen = self._seen()  # before the log is read: others may add to both meanwhile
         with self._database.reading() as session:
             assert session.info.get("log") is None, "what is not on disk yet has no head"
             tail = self._end(session)
         if not self._follow(tail, seen):
             return self.head()
-        newest = self._newest
-        if newest is None or newest.size != tail.size:
-            newest = TreeHead.sign(self._key, tail.size, root_of(tail.peaks), _written(self.now()))
-            self._newest = newest
-        return newest
+        return tail.head or TreeHead.sign(self._key, 0, EMPTY, _written(self.now()))
 
     def entries(self, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
-        """Return up to `limit` entries after position `after`, oldest first, as they stand: `verify` judges them."""
+        """Return up to `limit` entries after position `after`, oldest first, if the last one is signed; `verify` judges
+        each of them.
+        """
         if not 0 <= after < 2**63 or not 1 <= limit <= _BATCH:
             raise InputError(f"after must be >= 0 and limit in [1, {_BATCH}]; got {after} and {limit}.")
-        return tuple(row.entry() for row in islice(self.rows(after), limit))
+        self.head()
+        return tuple(row.entry() for row in self.rows(after, limit=limit))
 
     def entries_about(self, person: str, actor: str, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
-        """Return entries that name a person, or that somebody made, as `entries` does."""
-        named = _dumped({"person": person})[1:-1]
-        about = (log.c.actor == actor) | log.c.details.contains(named, autoescape=True)
-        found = (row.entry() for row in self.rows(after, only=about))
-        mine = (one for one in found if one.actor == actor or one.details.get("person") == person)
-        return tuple(islice(mine, limit))
+        """Return entries that name a person, or that an owner made, as `entries` does."""
+        self.head()
+        owners = (log.c.actor == actor) & log.c.actor.like("owner-%")
+        found = [row for only in (owners, log.c.person == person) for row in self.rows(after, only=only, limit=limit)]
+        several = {row.position: row.entry() for row in found}
+        mine = (several[place] for place in sorted(several))
+        return tuple(islice((one for one in mine if one.actor == actor or one.details.get("person") == person), limit))
 
     def verify(self, *, known_heads: Sequence[str] = ()) -> LogCheck:
-        """Walk the whole log, which must also continue all `known_heads`, noted earlier as ``size:root`` or as the hash
-        alone (heads of version 0.1 were the hashes of a chain), and what this process and witnesses saw of it.
+        """Walk the whole log, which must end with a signed head and continue all `known_heads`, noted earlier as
+        ``size:root`` or as the root alone, and what this process and witnesses saw of it.
         """
         check = _walk(self.rows(None), known_heads)
         try:
@@ -337,17 +387,15 @@ class AuditLog:
             reason = str(error)
         return replace(check, ok=False, broken_at=check.entries + 1, reason=reason)
 
-    def export(self, stream: IO[str]) -> LogCheck:
-        """Write the log as JSON lines, one per entry and a last one with the signed head. A log that does not verify is
-        not exported.
+    def export(self) -> Iterator[str]:
+        """Return the log as JSON lines, one per entry and a last one with the signed head, made as they are taken. One
+        that does not verify is not exported.
         """
         check = self.verify()
         if not check.ok:
             raise CorruptFileError(f"the log was altered and cannot be exported: {check.reason}")
-        for row in islice(self.rows(None), check.entries):
-            stream.write(row.line())
-        stream.write(_end(TreeHead.sign(self._key, check.entries, bytes.fromhex(check.head), _written(self.now()))))
-        return check
+        head = TreeHead.sign(self._key, check.entries, bytes.fromhex(check.head), _written(self.now()))
+        return chain((row.line() for row in islice(self.rows(None), check.entries)), (_end(head),))
 
     # --- heads and proofs ---
 
@@ -366,21 +414,35 @@ class AuditLog:
         return head in self._followed.values()
 
     @staticmethod
+    def head_of(session: Session) -> TreeHead | None:
+        """Return the head that a transaction ended with, if it added to the log."""
+        tail: _Tail | None = session.info.get("log")
+        return None if tail is None else tail.head
+
+    @staticmethod
     def receipts(session: Session) -> dict[int, dict[str, Any]]:
         """Return record, proof of inclusion and signed head of each entry of an ended transaction, by position."""
-        if "head" not in session.info:
+        if session.info.get("log") is None:
             return {}
-        tail, head = session.info["log"], asdict(session.info["head"])
+        tail = session.info["log"]
+        head = asdict(tail.head)
         proofs = new_inclusions(tail.before, tail.size - len(tail.rows), [row.leaf for row in tail.rows])
         return {
             row.position: {"position": row.position, "record": row.hashed, "proof": proof, "head": head}
             for row, proof in zip(tail.rows, proofs, strict=True)
         }
 
-    def check_witnesses(self) -> None:
-        """Refuse a log that lacks what a witness saw, unless a restore gave it up; then tell all of the newest head."""
-        for witness in self._witnesses:
-            witness.last(self.key)  # one that cannot be asked is an error here
+    def check_witnesses(self, *, new: bool = False) -> None:
+        """Refuse a log that lacks what a witness saw, unless a restore gave it up; then tell all of the newest head. A
+        witness at an address that knows nothing of a log with entries must be said to be `new`.
+        """
+        size = self.head().size
+        for witness in self._witnesses:  # one that cannot be asked is an error here
+            if witness.last(self.key) is None and witness.remote and size and not new:
+                raise StorageError(
+                    f"{witness.name} knows no head of this log, which has {size} entries: it may have forgotten them, "
+                    "and would not notice an old state. If it was never told of this log, say that it is new."
+                )
         self.tell_witnesses()
 
     def tell_witnesses(self) -> None:
@@ -466,12 +528,15 @@ class AuditLog:
         return Tree(fetch)
 
     def _publish(self, session: Session) -> None:
-        tail = session.info["log"]
-        head = session.info["head"] = TreeHead.sign(self._key, tail.size, root_of(tail.peaks), tail.time)
+        tail: _Tail = session.info["log"]
+        head = tail.head
+        assert head is not None, "what is added together ends with a head"
         with self._reaching:
             if self._reached[0] <= head.size:
                 self._reached = (head.size, bytes.fromhex(head.root))
-        self._newest = head
+                self._tail = _Tail(tail.size, tail.peaks, tail.time, tail.peaks, head=head)
+        named = [(row.position, row.details) for row in tail.rows if names_seals(row.details)]
+        self._rows.take(tail.size - len(tail.rows) + 1, tail.size, named)
         self._tell(head)
 
     def _tell(self, head: TreeHead) -> None:
@@ -493,35 +558,92 @@ class AuditLog:
         size, peaks, time = tail.size, list(tail.peaks), max(tail.time, _written(self.now()))
         rows: list[_Row] = []
         for draft, (details, told) in zip(drafts, texts, strict=True):
-            row = _Row(size + 1, time, draft.actor, draft.action, details, "", draft.evidence, told)
+            row = _Row(size + 1, time, draft.actor, draft.action, details, "", None, draft.evidence, told)
             object.__setattr__(row, "hash", extend(peaks, size, row.leaf).hex())
             rows.append(row)
             size += 1
         if rows:
-            values = [(*row.text, row.hash, row.evidence) for row in rows]
+            head = TreeHead.sign(self._key, size, root_of(peaks), time)
+            self._signed = size, root_of(peaks), head.signature
+            signatures = [*[None] * (len(rows) - 1), head.signature]
+            values = [
+                (*row.text, row.hash, row.evidence, one, row.person) for row, one in zip(rows, signatures, strict=True)
+            ]
             connection = session.connection()
             sqlite, columns = connection.dialect.name == "sqlite", tuple(map(list, zip(*values, strict=True)))
             connection.exec_driver_sql(_ADD[connection.dialect.name], values if sqlite else columns)
-            session.info["log"] = _Tail(size, peaks, time, tail.before, (*tail.rows, *rows))
+            session.info["log"] = _Tail(size, peaks, time, tail.before, (*tail.rows, *rows), head)
         return rows
 
     def _end(self, session: Session) -> _Tail:
         last = session.execute(_LAST).one_or_none()
         if last is None:
             return _Tail(0, (), "", ())
-        at = session.execute(select(log.c.position, log.c.hash).where(log.c.position.in_(peaks_at(last.position))))
-        peaks = [_hash(hash) for _, hash in sorted((row.position, row.hash) for row in at)]
-        return _Tail(last.position, peaks, last.time, peaks)
+        known = self._tail
+        same = known is not None and known.head is not None and known.head.signature == last.signature
+        if same and known is not None and (known.size, known.time) == (last.position, last.time):
+            return known
+        peaks = self._peaks(session, last.position)
+        found = _Tail(last.position, peaks, last.time, peaks, head=self._head_at(last, root_of(peaks)))
+        self._tail = found
+        return found
 
-    def rows(self, after: int | None, *, evidence: bool = False, only: Any = None) -> Iterator[_Row]:
+    @staticmethod
+    def _peaks(session: Session, size: int) -> list[bytes]:
+        at = session.execute(_HASHES, {"positions": peaks_at(size)})
+        return [_hash(hash) for _, hash in sorted((row.position, row.hash) for row in at)]
+
+    def _head_at(self, last: Any, root: bytes) -> TreeHead:
+        """Return the head that ends with a row, or refuse one that this service did not sign."""
+        signed = last.position, root, last.signature
+        try:
+            head = TreeHead(last.position, root.hex(), last.time, self.key, str(last.signature))
+            if signed != self._signed:
+                TreeHead.from_dict(asdict(head))
+        except MessageError:
+            raise CorruptFileError(
+                f"the log ends with entries that this service did not write: there are {last.position}, and the last "
+                "one carries no head signed with its key. Restore a backup with `blindsight restore`."
+            ) from None
+        self._signed = signed
+        return head
+
+    def follow(self, walk: _Walk, take: "Callable[[_Row], None]") -> None:
+        """Pass on the entries behind those that `walk` followed, in order, if the log holds up to the newest head; else
+        what was passed on must not be used.
+        """
+        first, last, named = walk.size + 1, None, list[tuple[int, str]]()
+        for row in self.rows(walk.size):
+            if not walk.take(row):
+                raise CorruptFileError(
+                    f"the log was altered: entry {walk.size + 1} was changed, removed or moved. Restore a backup "
+                    "with `blindsight restore`."
+                )
+            take(row)
+            if names_seals(row.details):
+                named.append((row.position, row.details))
+            last = row
+        if last is not None:
+            self._head_at(last, walk.root)
+            if not self._database.logging:
+                self._rows.take(first, walk.size, named)
+
+    def _follow_rows(self) -> None:
+        """Take in the seals that other processes logged; peaks and entries are right if they lead to a signed head."""
+        with self._database.reading() as session:
+            peaks = self._peaks(session, size := self._rows.size)
+        self.follow(_Walk(size, peaks), lambda row: None)
+
+    def rows(self, after: int | None, *, only: Any = None, limit: int | None = None) -> Iterator[_Row]:
         """Yield the rows after position `after` (None: all) in order, in batches: a long log needs little memory."""
-        columns = (*_ENTRY, log.c.evidence) if evidence else _ENTRY
+        batch = _BATCH if limit is None else min(limit, _BATCH)
+        query = _BEHIND if only is None else _BEHIND.where(only)
         while True:
-            behind = (true() if after is None else log.c.position > after) & (true() if only is None else only)
             with self._database.reading() as session:
-                found = session.execute(select(*columns).where(behind).order_by(log.c.position).limit(_BATCH)).all()
+                place = -(2**62) if after is None else after
+                found = session.execute(query, {"after": place, "batch": batch}).all()
             yield from (_Row(*row) for row in found)
-            if len(found) < _BATCH:
+            if len(found) < batch or limit is not None:
                 return
             after = found[-1].position
 
@@ -550,17 +672,15 @@ class LogRecords:
         """Pass on the platform's entries since the last call, if the log holds up to them."""
         if self.stale:
             self._begin()
-        for row in self._log.rows(self._walk.size, evidence=True):
-            if not self._walk.take(row):
-                raise CorruptFileError(
-                    f"the log was altered: entry {self._walk.size + 1} was changed, removed or moved. Restore a backup "
-                    "with `blindsight restore`."
-                )
-            if row.action in self._kinds and row.position > self._first:
-                apply(row.record())
+        try:
+            self._log.follow(self._walk, lambda row: apply(row.record()) if row.action in self._kinds else None)
+        except BlindsightError:
+            self._undone = -1  # what was passed on must not be used
+            raise
 
     def append_all(self, records: Sequence[dict[str, Any]]) -> Sequence[Mapping[str, Any]]:
         now = _acting.get() or Acting()
+        now.recorded.extend(str(one["kind"]) for one in records)
         rows = self._log.add([_draft(one, now.actor_of(one), now.about) for one in records])
         for row in rows if rows[0].position == self._walk.size + 1 else self._log.rows(self._walk.size):
             assert self._walk.take(row)
@@ -568,9 +688,6 @@ class LogRecords:
 
     def _begin(self) -> None:
         self._walk, self._undone = _Walk(), self._database.undone
-        with self._database.reading() as session:
-            imported = select(func.max(log.c.position)).where(log.c.action == IMPORTED)
-            self._first = session.scalar(imported) or 0  # what stands before it, the journal had too
 
 
 def _draft(record: Mapping[str, Any], actor: str, about: Mapping[str, Any]) -> Draft:
@@ -586,65 +703,6 @@ def _draft(record: Mapping[str, Any], actor: str, about: Mapping[str, Any]) -> D
 def digest(evidence: Mapping[str, Any]) -> str:
     """Return the SHA-256 of plain data, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(evidence, sort_keys=True, allow_nan=False).encode()).hexdigest()
-
-
-# --- version 0.1 ---
-
-
-def import_journal(log_: AuditLog, database: Database, path: Path) -> None:
-    """Make the platform's own journal, which version 0.1 kept apart from the log, part of the log; once.
-
-    There every record had its entry first. A journal with a record that the log lacks, or a log whose journal is gone,
-    was tampered with and is refused. What was logged and not recorded, because of a kill between the two, counts where
-    that is the safe side: as a try, a release, an end of a grant.
-    """
-    from blindsight.sift.register import KINDS
-
-    with database.session() as session:
-        done = session.scalar(select(func.max(log.c.position)).where(log.c.action == IMPORTED))
-        before = session.scalar(select(func.max(log.c.position)).where(log.c.action == MIGRATED)) or 0
-        if done is None:
-            entries = [row for row in log_.rows(0) if row.position < before and row.action in KINDS]
-            if entries and not path.exists():
-                raise StorageError(f"{path} is missing: it holds what was granted and released. Put it back.")
-            if path.exists():
-                drafts = _merged([row.entry() for row in entries], _journal(path))
-                about = {"records": len(drafts), "sha256": sha256_of(path)}
-                log_.append_all([Draft(MACHINE, IMPORTED, about), *drafts] if drafts else ())
-    if path.exists():
-        path.replace(path.with_name("imported-" + path.name))
-
-
-def _journal(path: Path) -> list[dict[str, Any]]:
-    from blindsight.sift.register import JournalRecords
-
-    records: list[dict[str, Any]] = []
-    journal = JournalRecords(path)
-    with journal.locked():
-        journal.catch_up(records.append)
-    return records
-
-
-def _merged(entries: Sequence[Entry], records: Sequence[dict[str, Any]]) -> list[Draft]:
-    drafts, rest = list[Draft](), list(records)
-    for entry in entries:
-        at = {**entry.details, "at": entry.time[:19] + entry.time[-6:]}
-        if rest and _stands_for(entry, rest[0]):
-            draft = _draft(record := rest.pop(0), entry.actor, entry.details)
-            drafts.append(replace(draft, details={**draft.details, "at": record["time"]}))
-        elif entry.action in ("try", "release", "revoke"):
-            drafts.append(Draft(entry.actor, entry.action, at))
-    if rest:
-        raise CorruptFileError(
-            f"the platform's journal has a record that the log lacks ({rest[0]['kind']}, {rest[0]['time']}): the log "
-            "was cut. Put the newest state back."
-        )
-    return drafts
-
-
-def _stands_for(entry: Entry, record: Mapping[str, Any]) -> bool:
-    details = _draft(record, entry.actor, {}).details
-    return entry.action == record["kind"] and details.items() <= entry.details.items()
 
 
 # --- opening ---
@@ -706,15 +764,15 @@ def _end(head: TreeHead) -> str:
 
 def _walk(rows: Iterable[_Row | None], known_heads: Sequence[str]) -> LogCheck:
     """Follow the tree up to where it breaks, and look for heads that were known before."""
-    walk, chain = _Walk(), CHAIN_START
-    missing = {head for head in known_heads if head.rpartition(":")[2] not in (CHAIN_START, EMPTY.hex())}
+    walk = _Walk()
+    missing = {head for head in known_heads if head.rpartition(":")[2] != EMPTY.hex()}
     for row in rows:
         if row is None or not walk.take(row):
             place = walk.size + 1
             return LogCheck(False, walk.size, walk.root.hex(), place, f"entry {place} was altered, removed or moved.")
         if missing:
-            chain, root = chain_hash(chain, *row.text), walk.root.hex()
-            missing -= {chain, root, f"{walk.size}:{root}"}
+            root = walk.root.hex()
+            missing -= {root, f"{walk.size}:{root}"}
     if missing:
         reason = f"entries that were known before are missing: those of {', '.join(sorted(missing))}."
         return LogCheck(False, walk.size, walk.root.hex(), walk.size + 1, reason)
@@ -731,12 +789,16 @@ def _exported(stream: IO[bytes], closing: list[TreeHead]) -> Iterator[_Row | Non
                 _require(line, _end(head))
                 closing.append(head)
                 continue
-            row = _Row(**record | {"details": _dumped(record["details"]), "told": None})
+            row = _Row(**record | {"details": _dumped(record["details"])})
             _require(line, row.line())
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, MessageError):
             yield None
             return
         yield None if closing else row
+
+
+def _some(seals: Sequence[Seal]) -> dict[str, Any]:
+    return {SEAL: seals} if seals else {}
 
 
 def _require(line: bytes, written: str) -> None:

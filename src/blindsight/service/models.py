@@ -12,12 +12,22 @@ verification would tell it as well.
 
 import math
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from types import GenericAlias
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
 from blindsight import client
 from blindsight.crypto.merkle import TreeHead
@@ -28,10 +38,12 @@ from blindsight.service.jobs import Job
 from blindsight.service.log import Entry, LogCheck
 from blindsight.service.principals import CODE_HOURS, NAME_LENGTH, Principal
 from blindsight.service.proposals import ASKING
-from blindsight.service.releases import MOST_FRAMES, MOST_TOGETHER
 from blindsight.sift.consent import Proposal, readings
 from blindsight.sift.register import Grant
 from blindsight.sift.stream import Then
+
+MOST_FRAMES = 1000  # in one release
+MOST_TOGETHER = 100  # releases in one request
 
 
 def _printable(text: str) -> str:
@@ -98,14 +110,6 @@ class Enrolment(Request):
     public_key: Hex | None = None
 
     model_config = example(code="ABCDEF-GHIJKL-MNOPQR-STUVWX", public_key="0f" * 32)
-
-
-class NewKey(Request):
-    """The public key of an owner of an earlier version."""
-
-    public_key: Hex
-
-    model_config = example(public_key="0f" * 32)
 
 
 EpochKeys = Annotated[dict[Identifier, Hex], Field(max_length=1000)]  # secrets by the epoch's id
@@ -226,6 +230,18 @@ class NewRelease(Request):
         if (self.frames is None) == (self.latest is None):
             raise ValueError("name the frames, or ask for the latest few; not both")
         return self
+
+    @classmethod
+    def of(cls, person: str, frames: Sequence[str] | None, latest: int | None) -> Self:
+        """Return the same for a caller in this process."""
+        try:
+            return cls(person=person, frames=None if frames is None else list(frames), latest=latest)
+        except ValidationError as error:
+            raise InputError(f"a release names 1 to {MOST_FRAMES} frames, or how many of the latest: {error}") from None
+
+    @property
+    def count(self) -> int:
+        return (self.latest or 0) if self.frames is None else len(self.frames)
 
 
 class NewReleases(Request):
@@ -411,11 +427,9 @@ FrameList = answer(
 )
 EpochList = answer(
     "EpochList",
-    "The epochs for whose keys a person's features are sealed; new frames belong to the last. `plain` frames of an "
-    "earlier version are not sealed at all, for lack of a key.",
-    {"epochs": [EXAMPLES[client.Epoch]], "plain": 0},
+    "The epochs for whose keys a person's features are sealed; new frames belong to the last.",
+    {"epochs": [EXAMPLES[client.Epoch]]},
     epochs=list[client.Epoch],
-    plain=int,
 )
 Erased = answer(
     "Erased",
@@ -510,7 +524,8 @@ def proposal_view(principal: Principal, job: Job, proposal: Proposal | None = No
     told: dict[str, Any] = {name: (job.result or {}).get(name) for name in ("verdict", "answer", "grant", "next")}
     said: dict[str, Any] = {"sentence": (job.result or {}).get("sentence", job.error)}
     if proposal is not None:
-        said |= {"evidence": proposal.to_dict(), "cost": _costs(proposal)}
+        told["verdict"] = proposal.verdict  # the files know, whatever the database says
+        said = {"sentence": proposal.sentence, "evidence": proposal.to_dict(), "cost": _costs(proposal)}
     progress: dict[str, Any] = {"doing": job.doing, "done": job.done}
     if principal.role == "app":
         told["verdict"], said, progress = _one_bit(told["verdict"]), {}, _ended(job)

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, get_args
 
-from sqlalchemy import Row, bindparam, func, insert, or_, select, update
+from sqlalchemy import Row, bindparam, func, or_, select
 
 from blindsight.crypto.sealedbox import seal_for
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.rng import ByteSource, system_bytes
+from blindsight.service.rows import Rows, sealed
 from blindsight.service.store import Database, enrolments, principals
 
 Role = Literal["owner", "app", "operator", "device"]
@@ -35,25 +36,20 @@ SECRET = re.compile(rf"{TOKEN.pattern}|\b[A-Z2-7]{{6}}(?:-[A-Z2-7]{{6}}){{3}}\b"
 """A token or a code, which no name and no entry of the log may hold."""
 NAME_LENGTH = 100
 CODE_HOURS = 72  # until a code expires
+ACTORS = ("machine", "platform", "stranger")  # who acts in the log without being a principal
 _ALIKE = str.maketrans("аеорсухіјѕһԁԛԝвкмнтαβεηικμνορτυχ01", "aeopcyxijshdqwbkmhtabehikmvoptuxol")
 
-_COLUMNS = (
-    principals.c.id,
-    principals.c.name,
-    principals.c.role,
-    principals.c.created,
-    principals.c.expires,
-    principals.c.revoked,
-    principals.c.public_key,
-)
-ACTIVE = principals.c.revoked.is_(None) & or_(
+_ACTIVE = principals.c.revoked.is_(None) & or_(
     principals.c.expires.is_(None), principals.c.expires > bindparam("now", type_=principals.c.expires.type)
 )
-_BY_TOKEN = select(*_COLUMNS, principals.c.token_hash).where(principals.c.token_hash == bindparam("digest"), ACTIVE)
+_ALL = sealed(principals)
+_BY_TOKEN = _ALL.where(principals.c.token_hash == bindparam("digest"), _ACTIVE)
 """Made once, because every request asks it."""
-_BY_TOKENS = select(*_COLUMNS, principals.c.token_hash).where(
-    principals.c.token_hash.in_(bindparam("digests", expanding=True)), ACTIVE
-)
+_BY_TOKENS = _ALL.where(principals.c.token_hash.in_(bindparam("digests", expanding=True)), _ACTIVE)
+
+
+class TakenError(InputError):
+    """A name that somebody has, or that looks like one."""
 
 
 class DeadTokenError(PrivacyError):
@@ -81,6 +77,9 @@ class Principal:
     revoked: datetime | None = None
     public_key: str | None = None
 
+    def active(self, now: datetime) -> bool:
+        return self.revoked is None and (self.expires is None or self.expires > now)
+
 
 class Principals:
     """Everyone the service knows."""
@@ -95,6 +94,10 @@ class Principals:
         self._database = database
         self._clock = clock
         self._source = source
+
+    @property
+    def _rows(self) -> Rows:
+        return self._database.rows
 
     @property
     def database(self) -> Database:
@@ -112,11 +115,11 @@ class Principals:
         self._check_expiry(expires, now)
         principal = Principal(f"{role}-{self._source(8).hex()}", name, role, now, expires)
         with self._database.session() as session:
-            if skeleton(name) in map(skeleton, session.scalars(select(principals.c.name))):
-                raise InputError(f"the name {name!r} is taken, or looks like one that is. Choose another.")
-            nobodys = token_hash(self.new_token())
-            values = {"id": principal.id, "name": name, "role": role, "created": now, "expires": expires}
-            session.execute(insert(principals).values(**values, token_hash=nobodys))
+            alike = select(principals.c.id).where(principals.c.skeleton == skeleton(name))
+            if skeleton(name) in map(skeleton, ACTORS) or session.scalar(alike) is not None:
+                raise TakenError(f"the name {name!r} is taken, or looks like one that is. Choose another.")
+            values = {**vars(principal), "skeleton": skeleton(name), "token_hash": token_hash(self.new_token())}
+            self._rows.insert(principals, **values)
             return principal, self.issue_code(principal.id, hours=hours)
 
     def issue_code(self, id: str, *, hours: float = CODE_HOURS, expires: datetime | None = None) -> Token:
@@ -126,24 +129,30 @@ class Principals:
         if not 0 < hours <= 24 * 365:
             raise InputError(f"a code is good for some hours, at most a year; got {hours}.")
         now, drawn = self._clock(), b32encode(self._source(15)).decode()
-        with self._database.session() as session:
-            principal = self.get(id)
-            self._check_standing(principal, now, expires)
-            session.execute(
-                update(enrolments)
-                .where(enrolments.c.principal == id, enrolments.c.redeemed.is_(None), enrolments.c.expires > now)
-                .values(expires=now)
-            )
-            row = {"code_hash": token_hash(drawn), "principal": id, "expires": now + timedelta(hours=hours)}
-            session.execute(insert(enrolments).values(**row))
-            change = {"token_hash": token_hash(self.new_token()), "expires": expires or principal.expires}
-            session.execute(update(principals).where(principals.c.id == id).values(**change))
+        with self._database.session():
+            row = self._row(id)
+            self._check_standing(_principal(row), now, expires)
+            self.end_codes(id)
+            until = now + timedelta(hours=hours)
+            self._rows.insert(enrolments, code_hash=token_hash(drawn), principal=id, expires=until)
+            change = {"token_hash": token_hash(self.new_token()), "expires": expires or row.expires}
+            self._rows.change(principals, row, **change)
         return Token("-".join(drawn[place : place + 6] for place in range(0, len(drawn), 6)))
+
+    def end_codes(self, id: str | None = None) -> int:
+        """Let the codes of somebody, or of all, that were not redeemed expire; return their number."""
+        now = self._clock()
+        query = sealed(enrolments).where(enrolments.c.redeemed.is_(None), enrolments.c.expires > now)
+        with self._database.session():
+            found = self._rows.fetch(enrolments, query if id is None else query.where(enrolments.c.principal == id))
+            for one in found:
+                self._rows.change(enrolments, one, expires=now)
+        return len(found)
 
     def redeem(self, code: str, public_key: str | None = None) -> tuple[Principal, Token]:
         """Make the token of who holds a code; an owner brings the public key for which pictures are sealed."""
         now, token = self._clock(), self.new_token()
-        with self._database.session() as session:
+        with self._database.session():
             found = self._enrolment(code)
             if found is None:
                 raise PrivacyError("this code opens nothing. Look for a mistyped letter, or ask for another code.")
@@ -154,18 +163,16 @@ class Principals:
                 )
             if found.expires <= now:
                 raise PrivacyError("this code has expired, or another was issued after it. Ask for another.")
-            principal = self.get(found.principal)
-            self._check_standing(principal, now)
-            if principal.role == "owner":
+            row = self._row(found.principal)
+            self._check_standing(_principal(row), now)
+            change = {"token_hash": token_hash(token)}
+            if row.role == "owner":
                 if public_key is None:
                     raise InputError("an owner brings a public key, for which pictures are sealed. Use the client.")
-                self.set_key(principal.id, public_key)
-            mine = enrolments.c.code_hash == found.code_hash
-            session.execute(update(enrolments).where(mine).values(redeemed=now))
-            session.execute(
-                update(principals).where(principals.c.id == principal.id).values(token_hash=token_hash(token))
-            )
-            return self.get(principal.id), token
+                change["public_key"] = _checked_key(public_key)
+            self._rows.change(enrolments, found, redeemed=now)
+            self._rows.change(principals, row, **change)
+            return self.get(row.id), token
 
     def whose_code(self, code: str) -> Principal | None:
         """Return for whom a code was issued, however it stands."""
@@ -174,77 +181,81 @@ class Principals:
 
     def _enrolment(self, code: str) -> Any:
         digest = token_hash(re.sub(r"[\s-]", "", code).upper())
-        with self._database.reading() as session:
-            return session.execute(select(enrolments).where(enrolments.c.code_hash == digest)).one_or_none()
-
-    def set_key(self, id: str, public_key: str) -> None:
-        try:
-            seal_for(bytes.fromhex(public_key), b"", context=b"")
-        except ValueError:
-            raise InputError("a public key is 32 bytes of X25519 in hexadecimal.") from None
-        with self._database.session() as session:
-            known = update(principals).where(principals.c.id == id).values(public_key=public_key.lower())
-            session.execute(known)
+        found = self._rows.fetch(enrolments, sealed(enrolments).where(enrolments.c.code_hash == digest))
+        return next(iter(found), None)
 
     def authenticate(self, token: str) -> Principal | None:
         """Return whose token this is, or None: unknown, expired, revoked and malformed ones are all alike."""
         if not isinstance(token, str) or TOKEN.fullmatch(token) is None:
             return None
         digest = token_hash(token)
-        with self._database.reading() as session:
-            found = session.execute(_BY_TOKEN, {"digest": digest, "now": self._clock()}).one_or_none()
-        if found is None or not hmac.compare_digest(found.token_hash, digest):
-            return None
-        return _principal(found)
+        for found in self._rows.fetch(principals, _BY_TOKEN, {"digest": digest, "now": self._clock()}):
+            if hmac.compare_digest(found.token_hash, digest):
+                return _principal(found)
+        return None
 
     def active(self, digests: Collection[str]) -> dict[str, Principal]:
         """Return whose tokens have these hashes, without those that ended; asked for many at once."""
         if not digests:
             return {}
-        with self._database.reading() as session:
-            rows = session.execute(_BY_TOKENS, {"digests": list(digests), "now": self._clock()})
-            return {row.token_hash: _principal(row) for row in rows}
+        found = self._rows.fetch(principals, _BY_TOKENS, {"digests": list(digests), "now": self._clock()})
+        return {row.token_hash: _principal(row) for row in found}
 
     def get(self, id: str) -> Principal:
         """Return the principal with this id; the error for an unknown one names no others."""
+        return _principal(self._row(id))
+
+    def _row(self, id: str) -> Row[Any]:
         check_name(id)
-        with self._database.reading() as session:
-            found = session.execute(select(*_COLUMNS).where(principals.c.id == id)).one_or_none()
-        if found is None:
-            raise UnknownNameError("principal", id, ())
-        return _principal(found)
+        for found in self._rows.fetch(principals, _ALL.where(principals.c.id == id)):
+            return found
+        raise UnknownNameError("principal", id, ())
 
-    def list(self) -> tuple[Principal, ...]:
-        with self._database.reading() as session:
-            rows = session.execute(select(*_COLUMNS).order_by(principals.c.created, principals.c.id)).all()
-        return tuple(_principal(row) for row in rows)
+    def named(self, name: str) -> Principal | None:
+        found = self._rows.fetch(principals, _ALL.where(principals.c.name == name))
+        return _principal(found[0]) if found else None
 
-    def revoked_owners(self) -> tuple[Principal, ...]:
-        gone = select(*_COLUMNS).where(principals.c.role == "owner", principals.c.revoked.is_not(None))
-        with self._database.reading() as session:
-            return tuple(_principal(row) for row in session.execute(gone))
+    def list(self, *, after: Principal | None = None, limit: int | None = None) -> tuple[Principal, ...]:
+        """Return everybody in the order they came, or `limit` of them after one."""
+        query = _ALL.order_by(principals.c.created, principals.c.id).limit(limit)
+        if after is not None:
+            then = (principals.c.created == after.created) & (principals.c.id > after.id)
+            query = query.where((principals.c.created > after.created) | then)
+        return tuple(map(_principal, self._rows.fetch(principals, query)))
+
+    def ended_owners(self) -> tuple[Principal, ...]:
+        """Return owners who were revoked, or for whom a code was issued that nobody has redeemed yet."""
+        mine = _ALL.where(principals.c.role == "owner")
+        gone = self._rows.fetch(principals, mine.where(principals.c.revoked.is_not(None)))
+        query = sealed(enrolments).where(enrolments.c.redeemed.is_(None)).distinct()
+        waiting = {one.principal for one in self._rows.fetch(enrolments, query)}
+        again = self._rows.fetch(principals, mine.where(principals.c.revoked.is_(None), principals.c.id.in_(waiting)))
+        return tuple(map(_principal, (*gone, *again)))
 
     def revoke(self, id: str) -> None:
         """Make the token of this principal worthless for ever; the last operator stays, for nobody could follow."""
-        with self._database.session() as session:
-            principal = self.get(id)
-            operators = select(principals.c.id).where(principals.c.role == "operator", ACTIVE)
-            if session.scalars(operators, {"now": self._clock()}).all() == [id]:
-                raise InputError(
-                    f"{principal.name!r} is the last operator and cannot be revoked. Create another operator first."
-                )
-            session.execute(
-                update(principals)
-                .where(principals.c.id == id, principals.c.revoked.is_(None))
-                .values(revoked=self._clock())
+        with self._database.session():
+            row = self._row(id)
+            operators = self._rows.fetch(
+                principals, _ALL.where(principals.c.role == "operator", _ACTIVE), {"now": self._clock()}
             )
+            if [one.id for one in operators] == [id]:
+                raise InputError(
+                    f"{row.name!r} is the last operator and cannot be revoked. Create another operator first."
+                )
+            if row.revoked is None:
+                self._rows.change(principals, row, revoked=self._clock())
 
-    def rotate(self, id: str) -> Token:
-        """Replace the token of who asks: the old one is worthless at once, the new one is shown once."""
+    def rotate(self, id: str, *, renewed: bool = True) -> Token:
+        """Replace the token of who asks: the old one is worthless at once, the new one is shown once. One that is not
+        `renewed` is for nobody, whether the old one had expired or not.
+        """
         token = self.new_token()
-        with self._database.session() as session:
-            self._check_standing(self.get(id), self._clock())
-            session.execute(update(principals).where(principals.c.id == id).values(token_hash=token_hash(token)))
+        with self._database.session():
+            row = self._row(id)
+            if renewed:
+                self._check_standing(_principal(row), self._clock())
+            self._rows.change(principals, row, token_hash=token_hash(token))
         return token
 
     def first_run(self) -> Token | None:
@@ -294,6 +305,14 @@ def check_name(name: str) -> None:
         raise InputError("a name must be of printable characters in Unicode's form NFC, without spaces around it.")
     if SECRET.search(name):
         raise InputError("a name must not be a token, which is a secret. Choose another, and rotate that token.")
+
+
+def _checked_key(public_key: str) -> str:
+    try:
+        seal_for(bytes.fromhex(public_key), b"", context=b"")
+    except ValueError:
+        raise InputError("a public key is 32 bytes of X25519 in hexadecimal.") from None
+    return public_key.lower()
 
 
 def token_hash(token: str) -> str:

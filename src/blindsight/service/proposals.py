@@ -23,11 +23,13 @@ response (`sift.personal`) has the kind "personal" and the settings {"epsilon": 
 """
 
 import json
+import shutil
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -38,7 +40,7 @@ from blindsight.files import folder_lock, read_arrays, storage_errors, write_arr
 from blindsight.metrics import Interval
 from blindsight.progress import Progress
 from blindsight.service.jobs import Handler, Job, Jobs, new_id
-from blindsight.service.log import AuditLog, acting
+from blindsight.service.log import PLATFORM, Acting, AuditLog, acting
 from blindsight.service.principals import Principal
 from blindsight.sift.certificate import Certificate
 from blindsight.sift.consent import Proposal, Situation
@@ -179,6 +181,20 @@ class Proposals:
         save_sift(proposal.sift, self._folder / job / _APPLIED)
         write_arrays(self._folder / job / _FOUND, _KIND, _described(proposal), {}, private=True)
 
+    def of(self, job: Job) -> Proposal:
+        """Return what was verified for a job, which must be about the person and app that the job names."""
+        found = self.get(job.id)
+        if (found.person, found.app) != (job.payload.get("person"), job.payload.get("app")):
+            raise PrivacyError("this proposal is about somebody else. Nothing was changed.")
+        return found
+
+    def forget(self, jobs: Iterable[str]) -> None:
+        """Delete the files of some proposals."""
+        for job in jobs:
+            folder = self._folder / job
+            with storage_errors("delete", folder), suppress(FileNotFoundError):
+                shutil.rmtree(folder)
+
     def get(self, job: str) -> Proposal:
         path = self._folder / job / _FOUND
         document, _ = read_arrays(path, _KIND)
@@ -243,6 +259,8 @@ def _fields(kind: Any, row: Mapping[str, Any]) -> dict[str, Any]:
     return {part.name: row[part.name] for part in fields(kind) if part.name in row}
 
 
+_ENTRIES = 2  # of the log, by every verification: the try and the decision
+
 PROPOSAL, FEWER, REVIEW, ODOMETER = "proposal", "fewer", "review", "odometer"
 ASKING = (PROPOSAL, FEWER)  # jobs at whose end a person is asked
 
@@ -253,18 +271,22 @@ Cancelled = Callable[[], bool]
 class Duties:
     """The handlers of the gateway's own jobs."""
 
-    def __init__(self, platform: Platform, proposals: Proposals) -> None:
-        self._platform, self._proposals = platform, proposals
+    def __init__(self, platform: Platform, proposals: Proposals, log: AuditLog) -> None:
+        self._platform, self._proposals, self._log = platform, proposals, log
+        self._seconds = 0.0  # the last verification took
 
     @property
     def handlers(self) -> dict[str, Handler]:
         return {PROPOSAL: self.verify, FEWER: self.verify, REVIEW: self.review, ODOMETER: self.odometer}
 
     def verify(self, payload: Payload, progress: Progress, cancelled: Cancelled) -> dict[str, Any]:
-        """Verify what an app asks for, or fewer details of what it asked before; what cannot be verified is denied."""
-        job, before = payload["job"], payload.get("before")
+        """Verify what an app asks for, or fewer details of what it asked before; what cannot be verified is denied. The
+        size of the log, which apps see, tells nothing: every job adds two entries, and takes as long as the last one
+        did if it has nothing to verify.
+        """
+        job, before, begun = payload["job"], payload.get("before"), monotonic()
         progress("verifying", 0, None)
-        with acting(None, proposal=job):
+        with acting(None, proposal=job) as now:
             try:
                 if before is not None:
                     found = self._platform.fewer_details(self._proposals.get(before), progress=progress)
@@ -272,10 +294,24 @@ class Duties:
                     sift = self._proposals.sent(job) if payload["mode"] == "unincluded" else None
                     budget = {name: payload[name] for name in ("frames", "then", "personal") if name in payload}
                     found = self._platform.propose(payload["person"], payload["app"], sift, **budget, progress=progress)
-            except (InputError, PrivacyError) as error:  # which the platform recorded
+            except (InputError, PrivacyError) as error:
+                if "try" not in now.recorded:
+                    self._pass_time(begun, progress)
+                self._fill_up(now, job)
                 return {"verdict": "denied", "sentence": str(error)}
+            self._fill_up(now, job)
+        self._seconds = monotonic() - begun
         self._proposals.keep(job, found)
         return {"verdict": found.verdict, "sentence": found.sentence}
+
+    def _fill_up(self, now: Acting, job: str) -> None:
+        for _ in range(_ENTRIES - len(now.recorded)):
+            self._log.append(PLATFORM, "verified", {"proposal": job})
+
+    def _pass_time(self, begun: float, progress: Progress) -> None:
+        while (left := begun + self._seconds - monotonic()) > 0:
+            sleep(min(left, 1.0))
+            progress("verifying", 0, None)
 
     def review(self, payload: Payload, progress: Progress, cancelled: Cancelled) -> dict[str, Any]:
         """Verify a person's suspended grants again, or revoke them."""
@@ -376,7 +412,7 @@ class Asking:
             raise InputError(f"this app has got {used} frames of this person already; ask for more than that in all.")
 
     def _answered(self, owner: Principal, job: Job, answer: Answer) -> dict[str, Any]:
-        proposal = self._proposals.get(job.id)
+        proposal = self._proposals.of(job)
         if answer == "allow":
             return {"grant": self._allowed(owner, job.id, proposal)}
         if answer == "fewer":

@@ -26,12 +26,13 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
+from blindsight.client import Release
+from blindsight.crypto.merkle import TreeHead
 from blindsight.errors import (
     BlindsightError,
     BudgetExceededError,
@@ -43,6 +44,7 @@ from blindsight.errors import (
 from blindsight.service import errors
 from blindsight.service.frames import FrameStore, Owners
 from blindsight.service.log import AuditLog, Draft, acting_together
+from blindsight.service.models import NewRelease
 from blindsight.service.principals import DeadTokenError, Principal, Principals
 from blindsight.sift.platform import Platform, Released, Wanted, no_grant
 from blindsight.sift.register import Grant
@@ -134,37 +136,8 @@ def _tell(waiting: "list[tuple[asyncio.Future[Any], Any]]") -> None:
             told.set_result(outcomes)
 
 
-MOST_FRAMES = 1000  # in one release
-MOST_TOGETHER = 100  # releases in one request
-
-
-@dataclass(frozen=True)
-class Release:
-    """What an app gets: a row of numbers per frame, and in included mode which attribute each number stands for. The
-    receipt proves that the release is in the log, under a signed head (`AuditLog.receipts`).
-    """
-
-    grant: int
-    rows: list[list[float]]
-    labels: tuple[str, ...] | None
-    receipt: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A release that somebody waits for: frames by their ids, or the latest few; with the hash of a `token`, only if
-    that is the app's when it is carried out.
-    """
-
-    app: Principal
-    person: str
-    frames: Sequence[str] | None
-    latest: int | None
-    token: str | None = None
-
-    @property
-    def count(self) -> int:
-        return (self.latest or 0) if self.frames is None else len(self.frames)
+Asked = tuple[Principal, NewRelease, str | None]
+"""A release that an app waits for; with the hash of a token, only if that is the app's when it is carried out."""
 
 
 class Releases:
@@ -174,6 +147,8 @@ class Releases:
         self._platform, self._frames, self._log, self._principals = platform, frames, log, principals
         frames.prepare = platform.seen
         self._commit: GroupCommit[Asked, Release] = GroupCommit(self._carry_out)
+        self.heads: dict[str, TreeHead] = {}
+        """The head that came with each app's last release."""
 
     def give(self, asked: Asked) -> Release:
         return self._commit(asked)
@@ -184,67 +159,65 @@ class Releases:
     def _carry_out(self, several: Sequence[Asked]) -> list[Release | Exception]:
         """Log and count releases of several apps, then return what they get, each with its receipt."""
         with self._principals.database.session() as session:
-            alive = self._principals.active({one.token for one in several if one.token is not None})
-            known = self._frames.owners({id for one in several for id in one.frames or ()})
+            alive = self._principals.active({token for _, _, token in several if token is not None})
+            known = self._frames.owners({id for _, wanted, _ in several for id in wanted.frames or ()})
             judged: dict[int, Released | Exception] = {
-                number: error for number, one in enumerate(several) if (error := _problem(one, alive)) is not None
+                number: DeadTokenError("the token has ended.")
+                for number, (app, _, token) in enumerate(several)
+                if token is not None and getattr(alive.get(token), "id", None) != app.id
             }
             rest = [number for number in range(len(several)) if number not in judged]
-            with acting_together(several[number].app for number in rest):
+            with acting_together(several[number][0] for number in rest):
                 outcomes = self._platform.release_all([self._wanted(several[number], known) for number in rest])
             judged |= zip(rest, outcomes, strict=True)
             refused = [_refusal(several[at], one) for at, one in judged.items() if isinstance(one, BlindsightError)]
             self._log.append_all(refused, session=session)
         receipts = self._log.receipts(session)
+        head = self._log.head_of(session)
+        self.heads |= {several[at][0].id: head for at, one in judged.items() if head and isinstance(one, Released)}
         return [_told(one, judged[number], receipts) for number, one in enumerate(several)]
 
     def _wanted(self, asked: Asked, known: Owners) -> Wanted:
+        app, wanted, _ = asked
+
         def features() -> Features:
-            if asked.frames is not None:
-                return self._frames.features(asked.person, asked.frames, known)
+            if wanted.frames is not None:
+                return self._frames.features(wanted.person, wanted.frames, known)
             try:
-                return self._frames.latest(asked.person, asked.count)
+                return self._frames.latest(wanted.person, wanted.count)
             except InputError:  # whose sentence would tell how many there are
                 raise InputError("there are not so many frames of this person. Ask for fewer.") from None
 
-        named = asked.frames or ()
+        named = wanted.frames or ()
         return Wanted(
-            asked.person,
-            asked.app.name,
+            wanted.person,
+            app.name,
             features,
             self._frames.pipeline,
-            asked.count,
+            wanted.count,
             seen=True,
             repeated=len(set(named)) < len(named),
         )
 
 
-def _problem(asked: Asked, alive: Mapping[str, Principal]) -> Exception | None:
-    if asked.token is not None and getattr(alive.get(asked.token), "id", None) != asked.app.id:
-        return DeadTokenError("the token has ended.")
-    if (asked.frames is None) == (asked.latest is None):
-        return InputError("name frames, or how many of the latest: one of the two.")
-    if not 1 <= asked.count <= MOST_FRAMES:
-        return InputError(f"a release has 1 to {MOST_FRAMES} frames; got {asked.count}.")
-    return None
-
-
 def _refusal(asked: Asked, error: BlindsightError) -> Draft:
     # A name that is not known is whatever was sent, which the log might have to refuse.
     reason = f"unknown {error.kind}." if isinstance(error, UnknownNameError) else str(error)
-    return Draft(asked.app.id, "refuse release", {"person": asked.person, "frames": asked.count, "reason": reason})
+    app, wanted, _ = asked
+    return Draft(app.id, "refuse release", {"person": wanted.person, "frames": wanted.count, "reason": reason})
 
 
 def _told(
     asked: Asked, outcome: Released | Exception, receipts: Mapping[int, Mapping[str, Any]]
 ) -> Release | Exception:
     if isinstance(outcome, UnknownNameError) and outcome.kind == "person":  # that nobody has this name is not the app's
-        return PrivacyError(no_grant(asked.app.name))
+        return PrivacyError(no_grant(asked[0].name))
     if isinstance(outcome, Exception):
         return outcome
     grant = outcome.grant
     labels = grant.public if grant.mode == "included" else None
-    return Release(grant.number, outcome.rows.tolist(), labels, receipts[outcome.record["position"]])
+    rows = tuple(map(tuple, outcome.rows.tolist()))
+    return Release(grant.number, rows, labels, receipts[outcome.record["position"]])
 
 
 # --- streams ---

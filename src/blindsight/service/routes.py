@@ -15,9 +15,8 @@ a picture. Others ask under encryption (`search.encrypted_query`), as often in a
 import json
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -58,8 +57,8 @@ from blindsight.service.keys import SealedFor
 from blindsight.service.limits import network, retry_after
 from blindsight.service.log import LogCheck
 from blindsight.service.models import Identifier, Name, in_days, record
-from blindsight.service.principals import DeadTokenError, Principal, skeleton
-from blindsight.service.releases import SLOWEST, Release, events
+from blindsight.service.principals import DeadTokenError, Principal
+from blindsight.service.releases import SLOWEST, events
 from blindsight.statement import PrivacyStatement
 
 router = guarded_router()
@@ -74,7 +73,7 @@ Own = Annotated[Principal, Depends(_their_own)]  # of /people/{person}: that per
 
 _LINES, _EVENTS = "application/jsonl", "text/event-stream"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
-_SEALED: dict[str, Any] = {"content": {"application/octet-stream": _BINARY, "image/png": _BINARY}}
+_SEALED: dict[str, Any] = {"content": {"application/octet-stream": _BINARY}}
 
 
 async def release(gateway: TheGateway, app: Caller, door: TheDoor, wanted: models.NewRelease) -> Response:
@@ -94,7 +93,7 @@ async def release_several(gateway: TheGateway, app: Caller, door: TheDoor, wante
     return Response(json.dumps({"results": [_outcome(one) for one in results]}), media_type="application/json")
 
 
-def _outcome(result: Release | Exception) -> dict[str, Any]:
+def _outcome(result: client.Release | Exception) -> dict[str, Any]:
     if not isinstance(result, Exception):
         return {"status": 200, "release": vars(result)}
     status, sentence = problem(result)
@@ -165,25 +164,17 @@ Expected = Annotated[SealedFor, Depends(_expected)]
 After = Annotated[Identifier | None, Query()]  # the last one of the page before
 
 
-def _behind(all_: Sequence[T], named: Callable[[T], str], after: str | None, limit: int) -> Sequence[T]:
-    start = 0 if after is None else next((at for at, one in enumerate(all_, 1) if named(one) == after), None)
-    if start is None:
-        raise UnknownNameError("frame", str(after), ())
-    return all_[start : start + limit]
-
-
 @router.get("/principals", response_model=models.PrincipalList, responses=refusals(404))
 def list_principals(gateway: TheGateway, after: After = None, limit: Limit = 100) -> Any:
     """Return everybody, also the revoked, in the order they came; `limit` after an id."""
-    some = _behind(gateway.principals.list(), lambda one: one.id, after, limit)
+    last = None if after is None else gateway.principals.get(after)
+    some = gateway.principals.list(after=last, limit=limit)
     return {"principals": [record(client.Principal, one) for one in some]}
 
 
 @router.post("/principals", response_model=models.WithCode, status_code=201, responses=refusals(409, *BODY))
 def create_principal(gateway: TheGateway, operator: Caller, wanted: models.NewPrincipal) -> Any:
     """Add somebody and return the code with which they make their token, this once."""
-    taken = map(skeleton, (one.name for one in gateway.principals.list()))
-    only_if(skeleton(wanted.name) not in taken, "this name is taken, or looks like one that is.")
     expires = in_days(wanted.days)
     principal, code = gateway.create_principal(operator, wanted.name, wanted.role, expires=expires, hours=wanted.hours)
     return {"principal": record(client.Principal, principal), "code": str(code)}
@@ -217,12 +208,6 @@ def enrol(request: Request, gateway: TheGateway, sent: models.Enrolment) -> Any:
 def rotate_token(gateway: TheGateway, principal: Caller) -> Any:
     """Replace one's own token; the old one opens nothing any more."""
     return {"principal": record(client.Principal, principal), "token": str(gateway.rotate_token(principal))}
-
-
-@router.put("/me/key", responses=refusals(*BODY))
-def register_key(gateway: TheGateway, owner: Caller, sent: models.NewKey) -> client.Principal:
-    """Register a key where none is: pictures that an earlier version left unencrypted are sealed for it."""
-    return record(client.Principal, gateway.register_key(owner, sent.public_key))
 
 
 @router.delete("/principals/{id}", responses=refusals(404))
@@ -265,8 +250,10 @@ def read_odometer(gateway: TheGateway, principal: Own, person: Name) -> client.J
 @router.get("/people/{person}/frames", response_model=models.FrameList, responses=refusals(404))
 def list_frames(gateway: TheGateway, owner: Own, after: After = None, limit: Limit = 100) -> Any:
     """Return the ids of a person's pictures, oldest first; `limit` after one of them."""
-    some = _behind(gateway.frame_ids(owner), lambda id: id, after, limit)
-    return {"frames": some, "stale": gateway.stale_frames(owner)}
+    return {
+        "frames": gateway.frame_ids(owner, after=after, limit=limit),
+        "stale": gateway.stale_frames(owner),
+    }
 
 
 @router.post(
@@ -334,16 +321,15 @@ def read_own_log(gateway: TheGateway, owner: Own, after: Position = 0, limit: Li
     responses=refusals(404) | {200: {"description": "the picture, sealed for its owner's key", **_SEALED}},
 )
 def show_frame(gateway: TheGateway, owner: Own, frame: Identifier) -> Response:
-    """Return a picture to the person on it: a PNG file sealed for their key; a plain one is of an earlier version."""
-    content, sealed = gateway.picture(owner, frame)
-    return Response(content, media_type="application/octet-stream" if sealed else "image/png")
+    """Return a picture to the person on it: a PNG file sealed for their key."""
+    return Response(gateway.picture(owner, frame), media_type="application/octet-stream")
 
 
 @router.get("/people/{person}/keys", response_model=models.EpochList, responses=refusals(404))
 def list_epochs(gateway: TheGateway, owner: Own) -> Any:
     """Return the epochs of a person, whose secrets only their own key opens; to allow a proposal needs these."""
     epochs = [record(client.Epoch, one) for one in gateway.epochs(owner)]
-    return {"epochs": epochs, "plain": gateway.frames.plain(owner.name)}
+    return {"epochs": epochs}
 
 
 @router.put("/people/{person}/keys", responses=refusals(404, *BODY))
@@ -458,19 +444,23 @@ def read_log(gateway: TheGateway, operator: Caller, after: Position = 0, limit: 
 
 
 @router.get("/log/head")
-def log_head(gateway: TheGateway) -> TreeHead:
-    """Return the newest head of the log, signed: note it, and ask later whether the log still continues it."""
-    return gateway.audit.head()
+def log_head(gateway: TheGateway, principal: Caller) -> TreeHead:
+    """Return the newest head of the log, signed: note it, and ask later whether the log still continues it. An app gets
+    a new one on a fixed beat and with its releases.
+    """
+    return gateway.log_head(principal)
 
 
 @router.get("/log/consistency", response_model=models.ConsistencyView)
 def log_consistency(
-    gateway: TheGateway, first: Annotated[int, Query(ge=0)] = 0, second: Annotated[int | None, Query(ge=0)] = None
+    gateway: TheGateway,
+    principal: Caller,
+    first: Annotated[int, Query(ge=0)] = 0,
+    second: Annotated[int | None, Query(ge=0)] = None,
 ) -> Any:
     """Prove (RFC 6962) that the log of one size is the beginning of that of another; without it, of the newest head."""
-    head = gateway.audit.head()
-    size = head.size if second is None else second
-    return {"first": first, "second": size, "proof": gateway.audit.consistency(first, size), "head": head}
+    head, size, proof = gateway.log_proof(principal, first, second)
+    return {"first": first, "second": size, "proof": proof, "head": head}
 
 
 @router.post("/witness", responses=refusals(*BODY))
@@ -498,9 +488,7 @@ def check_log(gateway: TheGateway, operator: Caller) -> LogCheck:
 )
 def export_log(gateway: TheGateway) -> Response:
     """Return the whole log as JSON lines, which `blindsight verify-log` checks."""
-    lines = StringIO()
-    gateway.audit.export(lines)
-    return Response(lines.getvalue(), media_type=_LINES)
+    return StreamingResponse(gateway.audit.export(), media_type=_LINES)
 
 
 @router.get("/ledger", response_model=models.LedgerView)
@@ -545,20 +533,20 @@ class Library:
         self._mutex = threading.Lock()
 
     def runs(self) -> tuple[str, ...]:
-        return _names(self._runs, lambda folder: (folder / _ABOUT).is_file())
+        return names_in(self._runs, lambda folder: (folder / _ABOUT).is_file())
 
     def run(self, name: str) -> RunRecord:
         if name not in self.runs():
             raise UnknownNameError("run", name, self.runs())
         folder = self._runs / name
-        about = _document(folder / _ABOUT, dict)
-        history = _document(folder / _HISTORY, list) if (folder / _HISTORY).is_file() else []
+        about = document(folder / _ABOUT, dict)
+        history = document(folder / _HISTORY, list) if (folder / _HISTORY).is_file() else []
         said = folder / _STATEMENT
-        statement = PrivacyStatement.from_dict(_document(said, dict)) if said.is_file() else None
+        statement = PrivacyStatement.from_dict(document(said, dict)) if said.is_file() else None
         return RunRecord(name, about, history, statement)
 
     def indexes(self) -> tuple[str, ...]:
-        return _names(self._indexes, lambda folder: gallery_file(folder) is not None)
+        return names_in(self._indexes, lambda folder: gallery_file(folder) is not None)
 
     def index(self, name: str) -> Gallery:
         """Return an index, read once until it is built again."""
@@ -583,14 +571,14 @@ class Library:
         return known[1]
 
 
-def _names(folder: Path, holds: Callable[[Path], bool]) -> tuple[str, ...]:
+def names_in(folder: Path, holds: Callable[[Path], bool]) -> tuple[str, ...]:
     if not folder.is_dir():
         return ()
     with storage_errors("read", folder):
         return tuple(sorted(one.name for one in folder.iterdir() if not one.name.startswith(".") and holds(one)))
 
 
-def _document(path: Path, kind: type) -> Any:
+def document(path: Path, kind: type) -> Any:
     with storage_errors("read", path):
         text = path.read_text()
     try:

@@ -49,6 +49,7 @@ class ServiceSettings:
     proxy: str | None = None  # whose X-Forwarded-For and X-Forwarded-Proto are believed; nobody else's are
     without_tls: bool = False  # serve a network where tokens travel readable; only if something else encrypts it
     witnesses: tuple[str, ...] = ()  # remember the log's newest head (`witnesses`): files, services by URL
+    witness_new: bool = False  # whether a service among them may know nothing of this log yet
 
     def __post_init__(self) -> None:
         """Refuse what cannot work; paths may come as text and begin with ~."""

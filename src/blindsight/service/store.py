@@ -13,23 +13,23 @@ guards: that is noticed at the next start (`check_guards`), and what was done me
 who know an earlier head.
 
 *Versions.* A database moves from version to version in order, all in one transaction under the writers' lock, so that
-any number of processes may open it at once and a crash leaves the old version. One newer than this code is refused.
-Released versions are never edited: a change is a new entry at the end of `MIGRATIONS`.
+any number of processes may open it at once and a crash leaves the old version. One newer than this code is refused, and
+so is one of a snapshot before 0.2, unchanged. `metadata` is the only schema: a change edits it and adds a step to
+`MIGRATIONS` that brings databases of before to it.
 
 What drivers say can quote the URL or the values, so none of their words are passed on.
 """
 
 import fcntl
-import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     JSON,
@@ -50,20 +50,29 @@ from sqlalchemy import (
     TypeDecorator,
     create_engine,
     event,
+    func,
+    insert,
     inspect,
     make_url,
-    text,
+    select,
 )
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from blindsight.crypto.merkle import extend, leaf_hash
+from blindsight.crypto.merkle import leaf_hash
 from blindsight.errors import CorruptFileError, InputError, StorageError
 from blindsight.extras import require
 from blindsight.files import storage_errors
 from blindsight.service.settings import check_database
 
+if TYPE_CHECKING:
+    from blindsight.service.rows import Rows
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def microseconds(value: datetime | None) -> int | None:
+    return None if value is None else (value - _EPOCH) // timedelta(microseconds=1)
 
 
 class Moment(TypeDecorator[datetime]):
@@ -73,7 +82,7 @@ class Moment(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
-        return None if value is None else (value - _EPOCH) // timedelta(microseconds=1)
+        return microseconds(value)
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
         return None if value is None else _EPOCH + timedelta(microseconds=value)
@@ -86,6 +95,7 @@ principals = Table(
     metadata,
     Column("id", Text, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
+    Column("skeleton", Text, nullable=False, unique=True),  # what names that look alike have in common
     Column("role", Text, CheckConstraint("role IN ('owner', 'app', 'operator')"), nullable=False),
     Column("token_hash", Text, nullable=False, unique=True),
     Column("created", Moment, nullable=False),
@@ -154,6 +164,16 @@ log = Table(
     Column("details", Text, nullable=False),  # canonical JSON
     Column("hash", Text, nullable=False),  # of the largest complete subtree that the entry ends (`crypto.merkle`)
     Column("evidence", Text),  # canonical JSON, whose SHA-256 stands in the details
+    Column("signature", Text),  # of the head that the entry ends, with the last entry of what was added together
+    Column("person", Text),  # whom the details name, to be found by
+    Index("log_by_person", "person", "position"),
+)
+Index(
+    "log_by_owner",
+    log.c.actor,
+    log.c.position,
+    sqlite_where=log.c.actor.like("owner-%"),
+    postgresql_where=log.c.actor.like("owner-%"),
 )
 
 witnessed = Table(
@@ -161,6 +181,7 @@ witnessed = Table(
     metadata,
     Column("key", Text, primary_key=True),  # of the service whose log this is about
     Column("head", JSON, nullable=False),
+    Column("principal", Text, nullable=False),  # who brought the first one
 )
 
 frames = Table(
@@ -171,8 +192,8 @@ frames = Table(
     Column("added", Moment, nullable=False),
     Column("sha256", Text, nullable=False),  # of the picture's file
     Column("bytes", BigInteger, nullable=False),
-    Column("epoch", Text),  # for whose key its features are sealed; none: a plain file of an earlier version
-    Column("pipeline", Text),  # that made the features
+    Column("epoch", Text, nullable=False),  # for whose key its features are sealed
+    Column("pipeline", Text, nullable=False),  # that made the features
     Index("frames_by_person", "person", "added"),
 )
 
@@ -201,57 +222,12 @@ retention = Table(
 log_key = Table("log_key", metadata, Column("key", Text, primary_key=True))  # that the log's heads are signed with
 
 
+versions = Table("service_version", metadata, Column("version", Integer, primary_key=True))
+
+
 # --- versions ---
 
-Step = str | Callable[[Connection], None]  # a statement, or what statements cannot say
-Migration = Mapping[str, tuple[Step, ...]]  # steps by kind of database
-
-_TABLES: tuple[str, ...] = (
-    """CREATE TABLE principals (
-        id TEXT NOT NULL PRIMARY KEY,
-        name TEXT NOT NULL UNIQUE,
-        role TEXT NOT NULL CHECK (role IN ('owner', 'app', 'operator')),
-        token_hash TEXT NOT NULL UNIQUE,
-        created BIGINT NOT NULL,
-        expires BIGINT,
-        revoked BIGINT
-    )""",
-    """CREATE TABLE jobs (
-        id TEXT NOT NULL PRIMARY KEY,
-        kind TEXT NOT NULL,
-        owner TEXT NOT NULL,
-        payload JSON NOT NULL,
-        state TEXT NOT NULL CHECK (state IN ('queued', 'running', 'done', 'failed', 'cancelled', 'timed out')),
-        done FLOAT NOT NULL,
-        doing TEXT NOT NULL,
-        cancel BOOLEAN NOT NULL,
-        attempts INTEGER NOT NULL,
-        result JSON,
-        error TEXT,
-        submitted BIGINT NOT NULL,
-        started BIGINT,
-        heartbeat BIGINT,
-        finished BIGINT
-    )""",
-    "CREATE INDEX jobs_by_state ON jobs (state, submitted)",
-    "CREATE INDEX jobs_by_owner ON jobs (owner, submitted)",
-    """CREATE TABLE log (
-        position BIGINT NOT NULL PRIMARY KEY,
-        time TEXT NOT NULL,
-        actor TEXT NOT NULL,
-        action TEXT NOT NULL,
-        details TEXT NOT NULL,
-        hash TEXT NOT NULL
-    )""",
-    """CREATE TABLE frames (
-        id TEXT NOT NULL PRIMARY KEY,
-        person TEXT NOT NULL,
-        added BIGINT NOT NULL,
-        sha256 TEXT NOT NULL,
-        bytes BIGINT NOT NULL
-    )""",
-    "CREATE INDEX frames_by_person ON frames (person, added)",
-)
+Migration = Callable[[Connection], None]
 
 _GUARDS_SQLITE: tuple[str, ...] = (
     """CREATE TRIGGER log_keeps_rows BEFORE DELETE ON log
@@ -279,14 +255,6 @@ _GUARDS_POSTGRESQL: tuple[str, ...] = (
     FOR EACH ROW EXECUTE FUNCTION refuse_log_gap()""",
 )
 
-_NO_GUARDS_SQLITE = tuple(
-    f"DROP TRIGGER {name}" for name in ("log_keeps_rows", "log_keeps_content", "log_grows_at_its_end")
-)
-_NO_GUARDS_POSTGRESQL = (
-    *(f"DROP TRIGGER {name} ON log" for name in ("log_keeps_rows", "log_grows_at_its_end")),
-    *(f"DROP FUNCTION {name}" for name in ("refuse_log_change", "refuse_log_gap")),
-)
-
 
 def leaf_of(*entry: Any) -> bytes:
     """Return the hash of a log entry (position, time, actor, action, details) as it is stored."""
@@ -298,111 +266,37 @@ def record_of(*entry: Any) -> str:
     return json.dumps(entry, default=repr)
 
 
-def chain_hash(before: str, position: Any, time: Any, actor: Any, action: Any, details: Any) -> str:
-    """Return the hash of a log entry after the one with hash `before`, as version 0.1 chained them."""
-    body = json.dumps([before, position, time, actor, action, details], default=repr)
-    return hashlib.sha256(body.encode()).hexdigest()
+def _baseline(connection: Connection) -> None:
+    tables = [table for table in metadata.sorted_tables if table is not versions]
+    metadata.create_all(connection, tables, checkfirst=False)
+    for guard in _GUARDS_SQLITE if connection.dialect.name == "sqlite" else _GUARDS_POSTGRESQL:
+        connection.exec_driver_sql(guard)
 
 
-CHAIN_START = "0" * 64
-MIGRATED = "migrate log"  # after the entries of version 0.1; its details name the head of their chain
-
-
-def _plant_tree(connection: Connection) -> None:
-    """Turn the chain of version 0.1 into a tree, if the chain holds, and log its head."""
-    chain, size, peaks = CHAIN_START, 0, list[bytes]()
-    for *row, found in connection.execute(
-        text("SELECT position, time, actor, action, details, hash FROM log ORDER BY position")
-    ).all():
-        chain = chain_hash(chain, *row)
-        if row[0] != size + 1 or chain != found:
-            raise CorruptFileError(f"the log was altered before this version: entry {size + 1}. Restore a backup.")
-        change = text("UPDATE log SET hash = :hash WHERE position = :position")
-        connection.execute(change, {"hash": extend(peaks, size, leaf_of(*row)).hex(), "position": row[0]})
-        size += 1
-    if size:
-        details = json.dumps({"chain": chain, "entries": size}, separators=(",", ":"))
-        time = datetime.now(UTC).isoformat(timespec="microseconds")
-        entry = {"position": size + 1, "time": time, "actor": "machine", "action": MIGRATED, "details": details}
-        hash = extend(peaks, size, leaf_of(*entry.values())).hex()
-        add = "INSERT INTO log (position, time, actor, action, details, hash) VALUES "
-        connection.execute(text(add + "(:position, :time, :actor, :action, :details, :hash)"), entry | {"hash": hash})
-
-
-_TREE: tuple[Step, ...] = (
-    "ALTER TABLE log ADD COLUMN evidence TEXT",
-    "CREATE TABLE witnessed (key TEXT NOT NULL PRIMARY KEY, head JSON NOT NULL)",
-    _plant_tree,
-)
-
-_CAMERAS: tuple[Step, ...] = (
-    """CREATE TABLE devices (
-        id TEXT NOT NULL PRIMARY KEY,
-        person TEXT NOT NULL,
-        name TEXT NOT NULL,
-        token_hash TEXT NOT NULL UNIQUE,
-        created BIGINT NOT NULL,
-        expires BIGINT,
-        revoked BIGINT
-    )""",
-    "CREATE INDEX devices_by_person ON devices (person, created)",
-    "CREATE TABLE retention (person TEXT NOT NULL PRIMARY KEY, frames INTEGER, days INTEGER)",
-)
-
-_OWNERS: tuple[Step, ...] = (
-    "ALTER TABLE principals ADD COLUMN public_key TEXT",
-    """CREATE TABLE enrolments (
-        code_hash TEXT NOT NULL PRIMARY KEY,
-        principal TEXT NOT NULL,
-        expires BIGINT NOT NULL,
-        redeemed BIGINT
-    )""",
-    """CREATE TABLE epochs (
-        id TEXT NOT NULL PRIMARY KEY,
-        person TEXT NOT NULL,
-        public_key TEXT NOT NULL,
-        owner_key TEXT NOT NULL,
-        sealed TEXT NOT NULL,
-        began BIGINT NOT NULL,
-        ended BIGINT
-    )""",
-    "CREATE INDEX epochs_by_person ON epochs (person, began)",
-    "ALTER TABLE frames ADD COLUMN epoch TEXT",
-    "ALTER TABLE frames ADD COLUMN pipeline TEXT",
-)
-
-_SHARING: tuple[Step, ...] = (
-    "ALTER TABLE jobs ADD COLUMN worker TEXT",
-    "CREATE TABLE log_key (key TEXT NOT NULL PRIMARY KEY)",
-)
-
-MIGRATIONS: tuple[Migration, ...] = (
-    {"sqlite": _TABLES, "postgresql": _TABLES},
-    {"sqlite": _GUARDS_SQLITE, "postgresql": _GUARDS_POSTGRESQL},
-    {
-        "sqlite": (*_NO_GUARDS_SQLITE, *_TREE, *_GUARDS_SQLITE),
-        "postgresql": (*_NO_GUARDS_POSTGRESQL, *_TREE, *_GUARDS_POSTGRESQL),
-    },
-    {"sqlite": _CAMERAS, "postgresql": _CAMERAS},
-    {"sqlite": _OWNERS, "postgresql": _OWNERS},
-    {"sqlite": _SHARING, "postgresql": _SHARING},
-)
+FIRST = 7  # the version that the baseline makes; earlier ones are of snapshots before 0.2
+MIGRATIONS: tuple[Migration, ...] = (_baseline,)
+NEWEST = FIRST + len(MIGRATIONS) - 1
 
 
 def migrate(engine: Engine, migrations: Sequence[Migration] = MIGRATIONS) -> int:
-    """Bring the database to the newest version; return how many steps that took."""
+    """Bring the database to the newest version; return the number of steps."""
     with engine.begin() as connection:
-        version = _version(connection)
-        if version > len(migrations):
+        version, newest = _version(connection), FIRST + len(migrations) - 1
+        if 0 < version < FIRST:
             raise StorageError(
-                f"the database has tables of version {version}; this Blindsight knows version {len(migrations)}. "
+                f"the database has tables of version {version}, which this Blindsight does not read; they are "
+                "unchanged. Name a new database and folder, or use the Blindsight that made them."
+            )
+        if version > newest:
+            raise StorageError(
+                f"the database has tables of version {version}; this Blindsight knows version {newest}. "
                 "Upgrade Blindsight."
             )
-        for number, migration in enumerate(migrations[version:], start=version + 1):
-            for step in migration[engine.dialect.name]:
-                connection.exec_driver_sql(step) if isinstance(step, str) else step(connection)
-            connection.execute(text("INSERT INTO service_version (version) VALUES (:number)"), {"number": number})
-    return len(migrations) - version
+        done = 0 if version == 0 else version - FIRST + 1
+        for number, migration in enumerate(migrations[done:], start=FIRST + done):
+            migration(connection)
+            connection.execute(insert(versions).values(version=number))
+    return len(migrations) - done
 
 
 def check_guards(engine: Engine) -> None:
@@ -426,9 +320,12 @@ def check_guards(engine: Engine) -> None:
 
 
 def _version(connection: Connection) -> int:
-    if not inspect(connection).has_table("service_version"):
-        connection.exec_driver_sql("CREATE TABLE service_version (version INTEGER NOT NULL PRIMARY KEY)")
-    return int(connection.execute(text("SELECT coalesce(max(version), 0) FROM service_version")).scalar_one())
+    found = set(inspect(connection).get_table_names())
+    if versions.name not in found:
+        if found & set(metadata.tables):
+            raise StorageError("the database has tables of another program. Name an empty one.")
+        versions.create(connection)
+    return int(connection.execute(select(func.coalesce(func.max(versions.c.version), 0))).scalar_one())
 
 
 # --- transactions ---
@@ -449,7 +346,26 @@ class Database:
         self._open: ContextVar[Session | None] = ContextVar("open session", default=None)
         self.logged: Callable[[Session], None] | None = None
         """Called when entries of the log are on disk, before anybody learns of it."""
+        self.ending: Callable[[Session], None] | None = None
+        """Called before a transaction is committed."""
+        self._rows: Rows | None = None
         self.undone = 0  # how often log entries were undone with their transaction: readers must read again
+
+    @property
+    def logging(self) -> bool:
+        """Whether the transaction of the block around has added to the log already."""
+        outer = self._open.get()
+        return outer is not None and outer.info.get("log") is not None
+
+    @property
+    def rows(self) -> "Rows":
+        """The rows that count, by the log that was opened for this database."""
+        assert self._rows is not None, "rows count by the log: open it first"
+        return self._rows
+
+    @rows.setter
+    def rows(self, rows: "Rows") -> None:
+        self._rows = rows
 
     @contextmanager
     def session(self) -> Iterator[Session]:
@@ -464,6 +380,8 @@ class Database:
                 mark = self._open.set(session)
                 try:
                     yield session
+                    if self.ending is not None:
+                        self.ending(session)
                 finally:
                     self._open.reset(mark)
             if self.logged is not None and session.info.get("log") is not None:
@@ -481,13 +399,13 @@ class Database:
 
     @contextmanager
     def _noting_undone(self, session: Session) -> Iterator[None]:
-        before = session.info.get("log")
+        before, sealed = session.info.get("log"), session.info.get("rows")
         try:
             yield
         except BaseException:
             if session.info.get("log") is not before:
                 self.undone += 1
-                session.info["log"] = before
+            session.info |= {"log": before, "rows": sealed}
             raise
 
     @contextmanager

@@ -7,9 +7,11 @@ An attacker that joined never leaves: a grant that only its absence would allow 
 names are in a file of their own, written before the platform is told.
 """
 
+import hashlib
 import io
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -22,8 +24,10 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.naive_bayes import GaussianNB
 
 from blindsight.data import Dataset, FeaturePipeline, PixelFeatures, faces, load
-from blindsight.errors import CorruptFileError, InputError, UnknownNameError
-from blindsight.files import as_path, atomic_writer, folder_lock, storage_errors
+from blindsight.data.faces import GENERATOR
+from blindsight.data.features import LearningPipeline
+from blindsight.errors import CorruptFileError, InputError, StorageError, UnknownNameError
+from blindsight.files import as_path, atomic_writer, folder_lock, read_arrays, storage_errors, write_arrays
 from blindsight.progress import Progress, silent
 from blindsight.sift.adaptive import share
 from blindsight.sift.attackers import MODERN, Attacker, chosen_attackers
@@ -64,23 +68,60 @@ def platform_data(
     """Make features of a labelled collection and divide it, the same way every time; `unchanging` attributes are the
     operator's to name, but known of drawn faces.
     """
-    chosen, stay = dataset, tuple(unchanging)
-    if chosen is None:
-        stay = stay or UNCHANGING
-        chosen = faces(PICTURES, pictures_per_person=PER_PERSON, random_state=random_state, progress=progress)
-    if chosen.images is None or chosen.images.shape[1] != chosen.images.shape[2]:
-        raise InputError(
-            f"the service needs square pictures, to which those of people are cut; {chosen.name} has none."
-        )
-    if chosen.attributes is None:
-        raise InputError(f"{chosen.name} has no labels: nothing could be kept private. Label its pictures.")
+    stay = tuple(unchanging) or (UNCHANGING if dataset is None else ())
     made_by = PixelFeatures(max_components=_COMPONENTS, random_state=random_state) if pipeline is None else pipeline
-    data = prepare_data(chosen, made_by, random_state=random_state, cache=cache, progress=progress)
+    if dataset is not None and (dataset.images is None or dataset.images.shape[1] != dataset.images.shape[2]):
+        raise InputError(
+            f"the service needs square pictures, to which those of people are cut; {dataset.name} has none."
+        )
+    if dataset is not None and dataset.attributes is None:
+        raise InputError(f"{dataset.name} has no labels: nothing could be kept private. Label its pictures.")
+    drawn = f"{PICTURES} faces {GENERATOR}, {PER_PERSON} each"
+    about = drawn if dataset is None else dataset.content_hash()
+    key = hashlib.sha256(f"{about}\n{made_by.fingerprint()}\n{random_state}".encode()).hexdigest()
+    kept = _read_kept(cache / "platform" / f"{key}.npz", made_by)
+    if kept is None:
+        if dataset is None:
+            dataset = faces(PICTURES, pictures_per_person=PER_PERSON, random_state=random_state, progress=progress)
+        assert dataset.images is not None
+        data = prepare_data(dataset, made_by, random_state=random_state, cache=cache, progress=progress)
+        kept = data, int(dataset.images.shape[1])
+        _keep(cache / "platform" / f"{key}.npz", made_by, *kept)
+    data, side = kept
     development, judging = data.divide(DEVELOPER, random_state=random_state)
     for name in stay:
         if name not in judging.labels:
             raise UnknownNameError("unchanging attribute", name, judging.labels)
-    return PlatformData(development, judging, made_by, int(chosen.images.shape[1]), stay)
+    return PlatformData(development, judging, made_by, side, stay)
+
+
+_KEPT = "blindsight/platform-data.1"
+
+
+def _keep(path: Path, pipeline: FeaturePipeline, data: VerificationSet, side: int) -> None:
+    """Keep what a start computes: features, labels and what the pipeline learned."""
+    learned = pipeline.state() if isinstance(pipeline, LearningPipeline) else {}
+    arrays = {f"learned {name}": array for name, array in learned.items()}
+    arrays |= {f"label {name}": column for name, column in data.labels.items()} | {"features": data.features}
+    if data.persons is not None:
+        arrays["persons"] = data.persons
+    with suppress(StorageError):  # then the next start computes it again
+        write_arrays(path, _KEPT, {"side": side, "pipeline": data.pipeline}, arrays, private=True)
+
+
+def _read_kept(path: Path, pipeline: FeaturePipeline) -> tuple[VerificationSet, int] | None:
+    """Return what an earlier start kept, and teach the pipeline what it had learned; None if it is not there."""
+    try:
+        document, arrays = read_arrays(path, _KEPT) if path.exists() else ({}, {})
+    except StorageError:
+        return None
+    if not document:
+        return None
+    if isinstance(pipeline, LearningPipeline):
+        prefix = "learned "
+        pipeline.restore({name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)})
+    labels = {name.removeprefix("label "): arrays[name] for name in arrays if name.startswith("label ")}
+    return VerificationSet(arrays["features"], labels, arrays.get("persons"), document["pipeline"]), document["side"]
 
 
 def collection(where: str, *, path: Path | None = None, **how: Any) -> Dataset:

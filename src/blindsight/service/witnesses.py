@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 class Witness(Protocol):
     """Somebody who remembers the newest head of a log."""
 
+    remote: bool
+    """Whether it is asked over a network."""
+
     @property
     def name(self) -> str:
         """Where it is."""
@@ -58,6 +61,7 @@ class HeadFile:
     """A file that keeps the newest head: two places, written in turn, so that a crash leaves the one before."""
 
     _PLACE = 2048  # bytes
+    remote = False
 
     def __init__(self, path: AnyPath) -> None:
         self._path = as_path(path)
@@ -129,6 +133,7 @@ class HeadService:
     """Another Blindsight service that keeps the newest head; it is told in the background, at most once a second."""
 
     _PAUSE = 1.0  # seconds
+    remote = True
 
     def __init__(self, url: str, token: str) -> None:
         from blindsight.client import Client
@@ -208,17 +213,20 @@ def witness_at(place: str) -> Witness:
     return HeadFile(place)
 
 
-MOST_WITNESSED = 1000  # logs of other services whose heads are remembered
+MOST_WITNESSED = 4  # logs of which one principal may have heads remembered
 
 
-def remember_head(database: Database, head: TreeHead, proof: Sequence[str]) -> TreeHead:
-    """Keep the newest head of another service's log, if it continues the one that is known; return the newest."""
+def remember_head(database: Database, head: TreeHead, proof: Sequence[str], principal: str) -> TreeHead:
+    """Keep the newest head of another service's log, if it continues the one that is known; return the newest. Who
+    brings the first head of a log has it counted.
+    """
     with database.session() as session:
         known = _known(session, head.key)
         if known is None:
-            if session.scalar(select(func.count()).select_from(witnessed)) >= MOST_WITNESSED:  # type: ignore[operator]
-                raise InputError(f"heads of {MOST_WITNESSED} logs are remembered already.")
-            session.execute(insert(witnessed).values(key=head.key, head=asdict(head)))
+            mine = select(func.count()).select_from(witnessed).where(witnessed.c.principal == principal)
+            if (session.scalar(mine) or 0) >= MOST_WITNESSED:
+                raise InputError(f"heads of {MOST_WITNESSED} logs are remembered for you already.")
+            session.execute(insert(witnessed).values(key=head.key, head=asdict(head), principal=principal))
             return head
         if known.size > head.size or (known.size, known.root) == (head.size, head.root):
             return known

@@ -1,6 +1,5 @@
 """SensorSift: a person names what must stay private, an app what it needs; a verified transform lets only that out."""
 
-from blindsight.sift.adversarial import AdversarialSift
 from blindsight.sift.certificate import Certificate, certify
 from blindsight.sift.leace import LeacePLS
 from blindsight.sift.platform import Platform
@@ -13,7 +12,6 @@ from blindsight.sift.verify import Verifier
 
 __all__ = [
     "PPLS",
-    "AdversarialSift",
     "Certificate",
     "LeacePLS",
     "LinearSift",

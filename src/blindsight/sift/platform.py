@@ -43,7 +43,7 @@ from blindsight.progress import Progress, silent
 from blindsight.sift.adaptive import RowPrints, question
 from blindsight.sift.attackers import Attacker, chosen_attackers
 from blindsight.sift.consent import Odometer, Proposal, Situation, blind, readings
-from blindsight.sift.harden import check_fits, coarser, hardened, included_sift, prepare
+from blindsight.sift.harden import check_fits, coarser, included_sift, prepare
 from blindsight.sift.labels import enough_of_either
 from blindsight.sift.personal import PersonalSift
 from blindsight.sift.policy import Policy
@@ -134,7 +134,7 @@ class Platform:
         self.verifier = Verifier() if verifier is None else verifier
         self._store = SiftStore(folder)
         if not isinstance(permanent, PermanentSymbols):
-            permanent = PermanentSymbols(permanent, self._store.keep_symbol, self._kept_symbols)
+            permanent = PermanentSymbols(permanent, self._store.keep_symbol, self._store.symbols)
         self._symbols = permanent
         for name in permanent.unchanging & set(data.labels):
             if data.persons is not None and changes(data.labels[name], data.persons):
@@ -308,10 +308,9 @@ class Platform:
                 proposed = self._store.sift(first.sift)
             for one in drawn:
                 if one.sift == proposed.digest and one.frames != frames:
-                    counted = f"{one.frames} frame(s)" if one.frames else "an unknown number of frames"
                     raise PrivacyError(
-                        f"{person} has a permanent symbol of this sift, drawn from {counted}; it is given under no "
-                        f"certificate for {frames}. Ask for that number, or for another sift's symbol."
+                        f"{person} has a permanent symbol of this sift, drawn from {one.frames} frame(s); it is given "
+                        f"under no certificate for {frames}. Ask for that number, or for another sift's symbol."
                     )
         except (InputError, PrivacyError) as error:
             self._decided("denied", str(error), told)
@@ -523,18 +522,6 @@ class Platform:
         row = np.stack(np.unravel_index([one.symbol], sift.levels or (1,)), axis=1).astype(np.int64)
         return row, {"epsilon": one.epsilon} if one.epsilon and one not in before else {}
 
-    def _kept_symbols(self, person: str) -> list[PermanentSymbol]:
-        """A person's symbols; where frames were not recorded yet, with those of its grants, if all say the same."""
-        known = []
-        for one in self._store.symbols(person):
-            budgets = {
-                grant.budget.frames
-                for grant in self._register.of(person)
-                if grant.budget.permanent and (grant.sift, grant.public) == (one.sift, (one.attribute,))
-            }
-            known.append(replace(one, frames=budgets.pop()) if not one.frames and len(budgets) == 1 else one)
-        return known
-
     def holding(self, person: str, app: str) -> Grant:
         """Return the grant through which an app gets something about a person just now, or refuse."""
         with self._register.current():
@@ -665,8 +652,6 @@ class Platform:
         hidden = sorted(set(grant.public) & set(private))
         if hidden:
             return None, f"{hidden[0]} itself is private now", True
-        if not grant.terms.reference and grant.mode == "unincluded" and hardened(self._store.sift(grant.sift)):
-            return None, "its sift was hardened on the rows that would judge it; propose it again", False
         try:
             (part,) = self._parts({grant.number: self._frames(grant)})
             found = self._judge(part, lambda: part, others, private, progress, {})

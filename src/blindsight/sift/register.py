@@ -23,6 +23,7 @@ preferences and the verification that must follow lets nothing out.
 
 import hashlib
 import json
+import math
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.dp.journal import Journal
-from blindsight.errors import BlindsightError, CorruptFileError, UnknownNameError
+from blindsight.errors import BlindsightError, CorruptFileError, InputError, UnknownNameError
 from blindsight.files import read_arrays, write_arrays
 from blindsight.sift.adaptive import RowPrints, Tries
 from blindsight.sift.attackers import chosen_attackers
@@ -55,9 +56,9 @@ class Terms:
     verification_set: str
     verifier: str
     """From `verifier_name`: attackers by their names, threshold, confidence, seed; no attackers where certified."""
-    reference: str = ""
-    """The digest of the rows that the support and hardened sifts were fitted to, which `verification_set` covers, too;
-    empty in older records, where those were the verification rows themselves."""
+    reference: str
+    """The digest of the rows that the support and hardened sifts were fitted to, which `verification_set` covers, too.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "private", tuple(self.private))  # a list, where it was read
@@ -327,9 +328,10 @@ class Register:
             reason = f"replaced by grant {data['number']}"
             self.grants[number] = replace(self.grants[number], revoked=Revocation(reason, time, leaks=False))
         grant = Grant.from_dict(data | {"time": time})
-        if grant.number not in self.grants:
-            for key in ((None, None), (grant.person, None), (None, grant.app), (grant.person, grant.app)):
-                self._numbers[key].append(grant.number)
+        if type(grant.number) is not int or grant.number < 1 or grant.number in self.grants:
+            raise ValueError(f"grant number {grant.number} is taken already, or below 1")
+        for key in ((None, None), (grant.person, None), (None, grant.app), (grant.person, grant.app)):
+            self._numbers[key].append(grant.number)
         self.grants[grant.number] = grant
 
     def _take_confirm(self, grant: int, terms: dict[str, Any], report: Any, together: Any, **_: Any) -> None:
@@ -340,6 +342,8 @@ class Register:
         self.grants[grant] = replace(self.grants[grant], revoked=Revocation(reason, time, leaks))
 
     def _take_release(self, grant: int, frames: int, epsilon: float = 0.0, **_: Any) -> None:
+        if grant not in self.grants or type(frames) is not int or frames < 0 or not 0 <= epsilon < math.inf:
+            raise ValueError(f"a release of {frames} frames and epsilon {epsilon} through grant {grant}")
         self.frames[grant] += frames
         self.epsilons[grant] += epsilon
 
@@ -399,10 +403,16 @@ class SiftStore:
         self._symbols[one.person] = known
 
     def symbols(self, person: str) -> list[PermanentSymbol]:
-        """In the order in which they were drawn."""
+        """In the order in which they were drawn; a file of an older version, which lacks their frames, is refused."""
         if self._folder is None or not (path := self._symbols_path(self._folder, person)).exists():
             return self._symbols.get(person, [])
-        return [PermanentSymbol(**one) for one in read_arrays(path, _SYMBOLS)[0]["symbols"]]
+        try:
+            return [PermanentSymbol(**one) for one in read_arrays(path, _SYMBOLS)[0]["symbols"]]
+        except (KeyError, TypeError, InputError) as error:
+            raise CorruptFileError(
+                f"{path} holds no usable permanent symbols, or those of an older version ({error}). They stay released "
+                "and are not drawn again; `Platform.forget` deletes all that was kept of the person."
+            ) from None
 
     def forget(self, person: str, grants: Iterable[int]) -> None:
         """Delete what was released about a person: last releases of grants, and permanent symbols."""

@@ -227,15 +227,19 @@ def changes(labels: Labels, persons: NDArray[Any]) -> bool:
 @dataclass(frozen=True)
 class PermanentSymbol:
     """The symbol that a person has for an attribute, by which sift, and the epsilon it cost, 0 where it is certain.
-    `frames` is how many it was drawn from, 0 where that was not recorded.
+    `frames` is the number of frames it was drawn from.
     """
 
     person: str
     attribute: str
     sift: str
     symbol: int
-    epsilon: float = 0.0
-    frames: int = 0
+    epsilon: float
+    frames: int
+
+    def __post_init__(self) -> None:
+        if self.frames < 1:
+            raise InputError(f"a permanent symbol is drawn from 1 frame or more; got frames={self.frames}.")
 
 
 class PermanentSymbols:
@@ -286,11 +290,6 @@ class PermanentSymbols:
         for one in known:
             if (one.sift, one.frames) == (sift.digest, count) or (one.attribute == attribute and not another):
                 return one
-        if any(one.sift == sift.digest and not one.frames for one in known):
-            raise PrivacyError(
-                f"{person} has a symbol of this sift that an earlier version drew from an unknown number of frames: no "
-                f"certificate for {count} frames speaks of it. Verify another sift."
-            )
         rows = check_shape(frames(), sift.dimension)
         if rows.shape[0] < count:
             raise InputError(

@@ -9,16 +9,16 @@ from blindsight.audit.gradients import linear_layers
 from blindsight.audit.recovery import cosine
 from blindsight.data import load
 from blindsight.errors import InputError
+from blindsight.learn.modules import ParameterLayout
 from blindsight.papers.selective.gradients import (
     attack_batches,
     labels_from_gradient,
     match_gradient,
     recover_layer_input,
 )
+from blindsight.papers.selective.noise import SparseUpdate, calibrate_participant
 from blindsight.rng import science
 from blindsight.rounds.member import top_entries
-from blindsight.selective.codec import ParameterLayout, SparseUpdate
-from blindsight.selective.protection import calibrate_participant
 
 torch = pytest.importorskip("torch")
 

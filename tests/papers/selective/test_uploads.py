@@ -4,22 +4,13 @@ import numpy as np
 import pytest
 
 from blindsight.audit.recovery import RECOVERED, cosine
-from blindsight.crypto.wire import decode
 from blindsight.data.features import Standardiser
+from blindsight.learn.protection import RecordGaussian, calibrate_record
 from blindsight.papers.selective.gradients import recover_layer_input
+from blindsight.papers.selective.noise import ParticipantGaussian, Sharing, calibrate_participant
+from blindsight.papers.selective.protocol import ParameterServer, Participant
+from blindsight.papers.selective.softmax import SoftmaxTrainer
 from blindsight.rng import seeded_bytes
-from blindsight.selective.codec import decode_sparse
-from blindsight.selective.participant import Participant
-from blindsight.selective.protection import (
-    ParticipantGaussian,
-    RecordGaussian,
-    Sharing,
-    calibrate_participant,
-    calibrate_record,
-)
-from blindsight.selective.server import ParameterServer
-from blindsight.selective.terms import SelectiveTerms, Upload
-from blindsight.selective.trainers import SoftmaxTrainer
 
 AS_IS = Standardiser(np.zeros(64), np.ones(64))  # the photo itself is the first layer's input
 
@@ -34,7 +25,7 @@ def network(noise, source):
     torch = pytest.importorskip("torch")
     if noise is not None:
         pytest.importorskip("opacus")
-    from blindsight.selective.trainers import NetworkTrainer
+    from blindsight.learn.training import NetworkTrainer
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
@@ -43,18 +34,16 @@ def network(noise, source):
 
 
 def uploaded(make_trainer, digits, number, sharing, seed=0):
-    """Let a participant train on one photo and return the update that the server decodes from its bytes."""
+    """Let a participant train on one photo and return the update that the server receives."""
     source = seeded_bytes(seed)
     trainer = make_trainer(sharing.noise if isinstance(sharing.noise, RecordGaussian) else None, source)
-    terms = SelectiveTerms.of(trainer.layout, run="leak", participants=("ann",), batch=1)
     received = []
-    server = ParameterServer(terms, trainer.initial(), record=received.append)
-    ann = Participant("ann", terms, trainer, sharing, random_state=0, source=source)
+    server = ParameterServer(trainer.initial(), record=received.append)
+    ann = Participant("ann", trainer, sharing, batch=1, random_state=0, source=source)
     ann.gather(digits.pictures[number].reshape(1, -1).astype(np.float32), digits.labels[number : number + 1])
-    ann.take(server.answer(ann.request()))
+    ann.take(server.answer(), server.version)
     server.receive(ann.train())
-    message = decode(received[-1], Upload)
-    return decode_sparse(message.body, terms.dimension, max_values=terms.dimension), trainer.layout
+    return received[-1].update, trainer.layout
 
 
 @pytest.mark.parametrize("make_trainer", [softmax, network])

@@ -2,6 +2,7 @@
 
 import io
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def test_a_camera_ends_with_its_owner_and_with_its_days(service):
     _, token = gateway.add_device(ann, "door", days=2)
     assert gateway.authenticate(str(token)).name == "ann"
     later = datetime.now(UTC) + timedelta(days=3)
-    gateway.audit._clock = lambda: later
+    gateway.audit._clock, gateway.audit._monotonic = (lambda: later), (lambda: monotonic() + 4 * 86_400)
     assert gateway.authenticate(str(token)) is None
     _, token = gateway.add_device(ann, "garden")
     gateway.principals.revoke(ann.id)
@@ -95,7 +96,9 @@ def test_every_picture_of_a_batch_has_its_own_result(service):
         with pytest.raises(InputError):
             ann.add_frames(wrong)
     headers = {"content-type": "multipart/form-data; boundary=x"}
-    for body in (b"", b"--x\r\n\r\n", b"--x--"):
+    part = b'--x\r\nContent-Disposition: form-data; name="pictures"; filename="%s"\r\n\r\nhello\r\n'
+    odd = (part % (b"a" * 5_000), b"--x\r\nX: " + b"a" * 3_000_000, b"--x\r\n" * 3_000_000, part % b"a" * 100)
+    for body in (b"", b"--x\r\n\r\n", b"--x--", *odd):
         answer = service.call("ann", "POST", "/v1/people/ann/frames/batch", content=body, headers=headers)
         assert answer.status_code == 422
         assert list(answer.json()) == ["error"]
@@ -126,10 +129,12 @@ def test_retention_is_a_ring_by_number_and_by_days_and_is_logged(service):
         ann.set_retention(frames=0)
     ann.set_retention(days=7)
     now = gateway.audit._clock()
+    gateway.audit._monotonic = lambda: monotonic() + 10 * 86_400  # days that pass, not a clock that jumps
     gateway.audit._clock = gateway.frames._clock = lambda: now + timedelta(days=6)
     newest = ann.add_frame(service.picture(40))
     assert len(ann.frames()) == 4
-    gateway.audit._clock = lambda: now + timedelta(days=8)
+    gateway.audit._monotonic = lambda: monotonic() + 20 * 86_400
+    gateway.audit._clock = gateway.cameras._clock = lambda: now + timedelta(days=8)
     assert gateway.cameras.forget_all() == 3
     assert ann.frames() == (newest,)
     forgotten = [entry.details for entry in ann.log() if entry.action == "forget frames"]
@@ -145,3 +150,6 @@ def test_an_owners_log_is_about_them_alone(service):
     assert all(entry.details.get("person", "ann") == "ann" for entry in mine)
     assert not any("bob" in str(entry.details) for entry in mine)
     assert list(service.as_("ann").log(after=mine[3].position)) == mine[4:]
+    whole = [entry for entry in service.as_("operator").log() if entry.position <= mine[-1].position]
+    ann = service.gateway.principals.named("ann").id
+    assert mine == [one for one in whole if one.actor == ann or one.details.get("person") == "ann"]

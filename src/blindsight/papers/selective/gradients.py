@@ -44,10 +44,11 @@ from blindsight.audit.gradients import linear_layers, parameter_places
 from blindsight.audit.recovery import RECOVERED, Vector, cosine
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.extras import require, seeded
+from blindsight.learn.modules import ParameterLayout
+from blindsight.papers.selective.noise import SparseUpdate
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.rounds.member import top_entries
-from blindsight.selective.codec import ParameterLayout, SparseUpdate
 
 Update = ArrayLike | SparseUpdate
 """A change of all parameters in one row, whole or in part."""

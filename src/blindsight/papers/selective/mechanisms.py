@@ -11,13 +11,8 @@ from numpy.typing import NDArray
 
 from blindsight.audit.epsilon import Draws, known
 from blindsight.audit.subject import Claim, OnTrial, Subject, as_released
+from blindsight.papers.selective.noise import Laplace, PublishedLaplace, Sharing, protect
 from blindsight.rng import ByteSource, science
-from blindsight.selective.protection import (
-    Laplace,
-    PublishedLaplace,
-    Sharing,
-    protect,
-)
 
 SOURCE = "Bu 2019"
 BOUND = 0.1

@@ -13,7 +13,6 @@ import json
 import secrets
 import threading
 import time
-from base64 import b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,12 +29,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from blindsight.errors import BlindsightError
-from blindsight.service.demo import Demos
 from blindsight.service.errors import Refusal, status_of, told
 from blindsight.service.gateway import Gateway
 from blindsight.service.principals import Principal, Principals
+from blindsight.service.routes import Library
 from blindsight.service.settings import ServiceSettings
-from blindsight.sift.study import words
 from blindsight.statement import PrivacyStatement
 
 COOKIE = "blindsight_session"
@@ -151,15 +149,6 @@ class LineChart:
         )
 
 
-def tint(value: float | None, strongest: float) -> int:
-    """Return how strongly a cell of a matrix is coloured, 0 to 5.
-
-    >>> tint(0.0, 1.0), tint(-0.5, 1.0), tint(3.0, 1.0), tint(None, 1.0)
-    (0, 3, 5, 0)
-    """
-    return 0 if value is None else min(5, round(5 * abs(value) / strongest + 1e-9))
-
-
 def bar(value: float, low: float = 0.45, high: float = 1.0) -> float:
     """Return where a balanced accuracy stands on a scale of 0 to 100.
 
@@ -169,7 +158,7 @@ def bar(value: float, low: float = 0.45, high: float = 1.0) -> float:
     return round(100 * (min(max(value, low), high) - low) / (high - low), 2)
 
 
-TABS = {"sift": "Sift", "search": "Search", "learn": "Learn", "ledger": "Ledger"}
+TABS = {"sift": "Sift", "search": "Search", "learn": "Learn", "audit": "Audit", "ledger": "Ledger"}
 OWN_TABS = {"operator": {"operator": "Operator"}, "app": {"app": "App"}}  # by role
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "txt": "text/plain"}
@@ -178,12 +167,11 @@ _TYPES = {"css": "text/css", "js": "text/javascript", "txt": "text/plain"}
 class Pages:
     """What every tab needs: the service behind it, and the way to show something."""
 
-    def __init__(self, gateway: Gateway, demos: Demos, principals: Principals, settings: ServiceSettings) -> None:
-        self.gateway, self.demos, self.principals, self.settings = gateway, demos, principals, settings
+    def __init__(self, gateway: Gateway, library: Library, principals: Principals, settings: ServiceSettings) -> None:
+        self.gateway, self.library, self.principals, self.settings = gateway, library, principals, settings
         self.sessions = Sessions(principals)
         self._environment = _environment()
-        self._environment.globals.update(static=self._static_address, tabs_for=_tabs_for, bar=bar, tint=tint)
-        self._environment.globals.update(inline=self._inline)
+        self._environment.globals.update(static=self._static_address, tabs_for=_tabs_for, bar=bar)
 
     def visitor(self, request: Request) -> Principal | None:
         return self.sessions.who(request.cookies.get(COOKIE))
@@ -200,7 +188,8 @@ class Pages:
 
     def render(self, request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
         values.setdefault("who", self.visitor(request))
-        page = self._environment.get_template(template).render(tab=template.removesuffix(".html"), **values)
+        values.setdefault("tab", template.removesuffix(".html"))
+        page = self._environment.get_template(template).render(**values)
         return HTMLResponse(page, status)
 
     def refusal(self, request: Request, status: int, sentence: str) -> HTMLResponse:
@@ -220,10 +209,6 @@ class Pages:
 
     def _static_address(self, name: str) -> str:
         return f"/static/{name}?v={self.static_version(name)}"
-
-    def _inline(self, demo: str, file: str) -> str:
-        """Return a small picture as an address that holds it, where a request for each would be too many."""
-        return "data:image/png;base64," + b64encode(self.demos.picture(demo, file) or b"").decode()
 
 
 async def pages_of(request: Request) -> Pages:
@@ -260,12 +245,16 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(words=words, percent=_percent, statement=_statement)
+    environment.filters.update(words=_words, percent=_percent, statement=_statement)
     return environment
 
 
 def _tabs_for(who: Principal | None) -> dict[str, str]:
     return TABS | OWN_TABS.get(who.role if who is not None else "", {})
+
+
+def _words(attribute: str) -> str:
+    return attribute.replace("_", " ")
 
 
 def _percent(share: float | None, digits: int = 0) -> str:

@@ -1,9 +1,7 @@
 """All routes of the page: log in, files, and the tabs. Changes and slow work are POSTs of somebody logged in."""
 
-import asyncio
 import json
-import math
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import compress
 from typing import Annotated, Any, Literal
@@ -14,21 +12,20 @@ from fastapi.responses import JSONResponse, RedirectResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from blindsight import client
-from blindsight.data.faces import ATTRIBUTES
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.service.access import note_failure, pictures_of
 from blindsight.service.cameras import MOST_DAYS, Retention
-from blindsight.service.demo import MOST_ROUNDS, PRIVATE, Demos, LiveRun, sift_name
 from blindsight.service.errors import Refusal
 from blindsight.service.frames import MOST_FRAMES
 from blindsight.service.jobs import UNFINISHED
 from blindsight.service.log import Entry
 from blindsight.service.models import Count, HandedOver, Name, addressable, in_days, record
-from blindsight.service.pages.rendering import COOKIE, LineChart, PageRoute, Pages, check_origin, pages_of
+from blindsight.service.pages import artefacts
+from blindsight.service.pages.rendering import COOKIE, PageRoute, Pages, check_origin, pages_of
 from blindsight.service.principals import Principal, Role
+from blindsight.service.rows import SEAL
 from blindsight.sift.stream import Then
-from blindsight.sums.scheme import installed_schemes
 
 _FOR_EVER = "public, max-age=31536000, immutable"
 _FOR_A_MOMENT = "public, max-age=300"
@@ -116,60 +113,21 @@ def static(pages: ThePages, name: str, v: str = "") -> Response:
     return Response(content, media_type=kind, headers={"Cache-Control": kept})
 
 
-@router.get("/demos/{name}")
-def demo_state(pages: ThePages, name: str) -> Response:
-    return JSONResponse(vars(pages.demos.state(name)))
-
-
-@router.get("/demos/{name}/data.json")
-def demo_data(pages: ThePages, name: str) -> Response:
-    found = pages.demos.get(name)
-    if found is None:
-        raise Refusal(404, "this is not computed yet.")
-    return JSONResponse(found)
-
-
-@router.get("/demos/{name}/{file}")
-def demo_picture(pages: ThePages, name: str, file: str) -> Response:
-    return _picture(pages.demos.picture(name, file))
-
-
-def _picture(content: bytes | None, *, sealed: bool = False) -> Response:
-    if content is None:
-        raise Refusal(404, _NOTHING)
-    return Response(content, media_type="application/octet-stream" if sealed else "image/png")
-
-
 # --- sift, and what is an owner's ---
 
-_PUBLIC, _PRIVATE = Demos.FIRST
+_SHOWN = 24  # pictures of an owner
 
 
 @router.get("/sift")
-def show_sift(request: Request, pages: ThePages, public: str = _PUBLIC, private: str = _PRIVATE) -> Response:
-    return _shown_sift(pages, request, public, private)
+def show_sift(request: Request, pages: ThePages) -> Response:
+    return _shown_sift(pages, request)
 
 
-def _shown_sift(
-    pages: Pages, request: Request, public: str = _PUBLIC, private: str = _PRIVATE, **news: Any
-) -> Response:
+def _shown_sift(pages: Pages, request: Request, **news: Any) -> Response:
     """Return the tab; `news` is what an owner is told once."""
-    name = sift_name(public, private)
-    demo, who = pages.demos.get(name), pages.visitor(request)
+    who = pages.visitor(request)
     own = {} if who is None or who.role != "owner" else _desk(pages, request, who) | news
-    return pages.render(
-        request,
-        "sift.html",
-        who=who,
-        attributes=ATTRIBUTES,
-        public=public,
-        private=private,
-        name=name,
-        demo=demo,
-        state=pages.demos.state(name),
-        charts=() if demo is None else trade_off_charts(demo),
-        desk=own,
-    )
+    return pages.render(request, "sift.html", who=who, about=pages.gateway.about(), desk=own)
 
 
 def _desk(pages: Pages, request: Request, who: Principal) -> dict[str, Any]:
@@ -192,7 +150,8 @@ def _desk(pages: Pages, request: Request, who: Principal) -> dict[str, Any]:
     waiting.sort(key=lambda one: one.verdict != "accept")  # what needs an answer comes first
     return {
         "public_key": who.public_key,
-        "frames": gateway.frame_ids(who),
+        "frames": gateway.frames.newest(who.name, _SHOWN),
+        "count": person.frames,
         "attributes": gateway.attributes(),
         "private": person.private,
         "asked": [gateway.proposal(who, one.job) for one in waiting],
@@ -207,14 +166,6 @@ def _desk(pages: Pages, request: Request, who: Principal) -> dict[str, Any]:
         "results": (),
         "token": "",
     }
-
-
-@router.post("/sift/try")
-def try_policy(
-    who: OwnerOrOperator, pages: ThePages, public: Annotated[str, Form()], private: Annotated[str, Form()]
-) -> Response:
-    pages.demos.ask(sift_name(public, private))
-    return RedirectResponse(f"/sift?public={public}&private={private}", 303)
 
 
 @router.post("/sift/private")
@@ -253,14 +204,7 @@ def epochs(owner: AnOwner, pages: ThePages) -> Response:
 
 @router.get("/sift/frames/{frame}")
 def own_picture(owner: AnOwner, pages: ThePages, frame: str) -> Response:
-    content, sealed = pages.gateway.picture(owner, frame)
-    return _picture(content, sealed=sealed)
-
-
-@router.post("/sift/key")
-def register_key(owner: AnOwner, pages: ThePages, public_key: Annotated[str, Form(max_length=64)]) -> Response:
-    pages.gateway.register_key(owner, public_key)
-    return RedirectResponse("/sift#desk", 303)
+    return Response(pages.gateway.picture(owner, frame), media_type="application/octet-stream")
 
 
 @router.post("/sift/frames")
@@ -316,199 +260,50 @@ def own_log(owner: AnOwner, pages: ThePages) -> Response:
     return StreamingResponse(lines(), media_type="application/jsonl")
 
 
-def trade_off_charts(demo: dict[str, Any]) -> tuple[LineChart, LineChart]:
-    """Return what the app reads, and what an attacker reads, against K: a line per lambda."""
-    found = demo["trade_off"]
-    numbers = sorted({point["k"] for curve in found["curves"] for point in curve["points"]})
-
-    def chart(figure: str, who: str, levels: dict[str, float]) -> LineChart:
-        lines = {}
-        for curve in found["curves"]:
-            by_number = {point["k"]: point[figure] for point in curve["points"]}
-            lines[f"λ = {curve['name']}"] = [by_number.get(number) for number in numbers]
-        ends = "; ".join(f"{name}: {values[0]:.2f} to {values[-1]:.2f}" for name, values in lines.items())
-        return LineChart(
-            x=numbers,
-            ticks=[str(number) for number in numbers],
-            lines=lines,
-            levels=levels,
-            x_label="numbers let out, K",
-            y_label="balanced accuracy",
-            low=0.4,
-            high=1.0,
-            alt=f"What {who} reads against K. {ends}.",
-        )
-
-    return (
-        chart("told", "the app", {"raw features": found["raw"]}),
-        chart("hidden", "an attacker", {"allowed": 0.5 + demo["threshold"], "blind": 0.5}),
-    )
-
-
-# --- search ---
-
-
-@router.get("/search")
-def show_search(
-    request: Request, pages: ThePages, query: int = 6, epsilon: float = 4.0, method: str = PRIVATE[0]
-) -> Response:
-    demo = pages.demos.get("search")
-    return pages.render(
-        request,
-        "search.html",
-        demo=demo,
-        state=pages.demos.state("search"),
-        query=query,
-        epsilon=epsilon,
-        method=method,
-        methods=PRIVATE,
-        chosen=None if demo is None else _chosen(demo, query, epsilon, method),
-        charts=() if demo is None else (map_chart(demo),),
-    )
-
-
-def _chosen(demo: dict[str, Any], query: int, epsilon: float, method: str) -> dict[str, Any]:
-    if not 0 <= query < len(demo["queries"]):
-        raise InputError(f"the query must be in [0, {len(demo['queries']) - 1}]; got {query}.")
-    if epsilon not in demo["epsilons"]:
-        raise InputError(f"epsilon must be one of {', '.join(f'{one:g}' for one in demo['epsilons'])} here.")
-    if method not in PRIVATE:
-        raise UnknownNameError("method", method, PRIVATE)
-    asked = demo["queries"][query]
-    ways = []
-    for title, name, budget in (
-        ("Exact features", "features", None),
-        ("Open codes", "ITQ", None),
-        (f"Private codes, ε = {epsilon:g}", method, epsilon),
-    ):
-        found = next(one for one in asked["answers"] if (one["method"], one["epsilon"]) == (name, budget))
-        scores = next(one for one in demo["methods"] if one["name"] == name)["scores"]
-        row = next(one for one in scores if one["epsilon"] == budget)
-        ways.append({"title": title, "found": found["found"], **row})
-    statement = next(one for one in demo["methods"] if one["name"] == method)["statement"]
-    return {"picture": asked["picture"], "label": asked["label"], "ways": ways, "statement": statement}
-
-
-def map_chart(demo: dict[str, Any]) -> LineChart:
-    """Return mAP against epsilon: a line per private method; open codes and chance as levels."""
-    scores = {one["name"]: {row["epsilon"]: row["score"] for row in one["scores"]} for one in demo["methods"]}
-    lines = {name: [scores[name].get(epsilon) for epsilon in demo["epsilons"]] for name in PRIVATE}
-    spoken = "; ".join(f"{name} {values[0]:.2f} to {values[-1]:.2f}" for name, values in lines.items())
-    return LineChart(
-        x=[math.log2(epsilon) for epsilon in demo["epsilons"]],
-        ticks=[f"{epsilon:g}" for epsilon in demo["epsilons"]],
-        lines=lines,
-        levels={"open codes": scores["ITQ"][None], "chance": demo["chance"]},
-        x_label="ε per record, proven",
-        y_label="mAP",
-        low=0.0,
-        high=1.0,
-        alt=f"mAP against epsilon from {demo['epsilons'][0]:g} to {demo['epsilons'][-1]:g}: {spoken}.",
-    )
-
-
-# --- learn ---
-
-_LOOK = 0.2  # seconds between two looks at a run
-_DIGITS = 9  # of the number of an event
-_QUIET = 15.0  # seconds after which a watcher is told that the line still stands
+# --- what the operator put into the folder ---
 
 
 @router.get("/learn")
-def show_learn(request: Request, pages: ThePages) -> Response:
-    demo, live = pages.demos.get("learn"), pages.demos.runs.latest
-    run = live.to_dict() if live is not None else None if demo is None else recorded_run(demo)
+def show_learn(request: Request, pages: ThePages, who: Visitor) -> Response:
+    allowed = who is not None and who.role != "app"
     return pages.render(
         request,
-        "learn.html",
-        demo=demo,
-        state=pages.demos.state("learn"),
-        run=run,
-        views="/demos/learn" if live is None else f"/learn/runs/{live.number}",
-        charts=() if run is None else (score_chart(run),),
-        schemes=installed_schemes(),
-        most_rounds=MOST_ROUNDS,
+        "artefacts.html",
+        tab="learn",
+        title="Learn together, unseen",
+        lead="Owners train one model, and nobody sees another's pictures. Of each run: its rounds, and what is proven.",
+        hint="what blindsight learn wrote goes into the folder runs of the service.",
+        allowed=allowed,
+        artefacts=artefacts.runs(pages.library) if allowed else [],
     )
 
 
-@router.post("/learn/start")
-def start_run(
-    who: OwnerOrOperator, pages: ThePages, scheme: Annotated[str, Form()], rounds: Annotated[int, Form()]
-) -> Response:
-    pages.demos.runs.start(scheme, rounds)
-    return RedirectResponse("/learn#run", 303)
+@router.get("/search")
+def show_search(request: Request, pages: ThePages, who: Visitor) -> Response:
+    return pages.render(
+        request,
+        "artefacts.html",
+        tab="search",
+        title="Search without showing",
+        lead="Pictures become short codes. Noise in the code protects every picture, with a proof.",
+        hint="what blindsight search build wrote goes into the folder indexes of the service.",
+        allowed=who is not None,
+        artefacts=artefacts.indexes(pages.library) if who is not None else [],
+    )
 
 
-@router.post("/learn/stop")
-def stop_run(who: OwnerOrOperator, pages: ThePages) -> Response:
-    pages.demos.runs.stop()
-    return RedirectResponse("/learn#run", 303)
-
-
-def _run(pages: ThePages, number: int) -> LiveRun:
-    run = pages.demos.runs.latest
-    if run is None or run.number != number:
-        raise Refusal(404, "this run is no longer kept.")
-    return run
-
-
-Watched = Annotated[LiveRun, Depends(_run)]
-
-
-@router.get("/learn/runs/{number}/events")
-async def run_events(request: Request, run: Watched, after: int = 0) -> Response:
-    said = request.headers.get("last-event-id", "")[:_DIGITS]
-    return StreamingResponse(_stream(run, int(said) if said.isdecimal() else after), media_type="text/event-stream")
-
-
-@router.get("/learn/runs/{number}/{file}")
-def run_picture(run: Watched, file: str) -> Response:
-    return _picture(run.pictures.get(file))
-
-
-async def _stream(run: LiveRun, place: int) -> AsyncIterator[str]:
-    """Tell what happens in a run from an event on, until its end; event ids let a watcher come back."""
-    quiet = 0.0
-    while True:
-        for event in run.since(place):
-            place += 1
-            yield f"id: {place}\nevent: {event.kind}\ndata: {json.dumps(event.data)}\n\n"
-            quiet = 0.0
-            if event.kind == "end":
-                return
-        if run.ended and not run.since(place):
-            return
-        await asyncio.sleep(_LOOK)
-        quiet += _LOOK
-        if quiet >= _QUIET:
-            quiet = 0.0
-            yield ": still here\n\n"
-
-
-def recorded_run(demo: dict[str, Any]) -> dict[str, Any]:
-    """Return the run recorded with the demos as a live one that has ended."""
-    last = {"what": "finished", "done": demo["run"]["rounds"], "total": demo["run"]["rounds"]}
-    run: dict[str, Any] = demo["run"] | {"number": None, "ended": True, "last": last, "events": 0}
-    return run
-
-
-def score_chart(run: dict[str, Any]) -> LineChart:
-    """Return accuracy against rounds; round 0 is the public model."""
-    numbers = list(range(run["rounds"] + 1))
-    scores: list[float | None] = [run["first_score"], *(one["score"] for one in run["seen"])]
-    known = [score for score in scores if score is not None]
-    spoken = f"from {known[0]:.3f} to {known[-1]:.3f}" if known else "not known yet"
-    lowest = min([0.8, *known])
-    return LineChart(
-        x=numbers,
-        ticks=[str(number) for number in numbers],
-        lines={"accuracy": [*scores, *[None] * (len(numbers) - len(scores))]},
-        levels={"public model": run["first_score"]} if run["first_score"] is not None else {},
-        x_label="round",
-        y_label="accuracy",
-        low=int(10 * lowest) / 10,
-        high=1.0,
-        alt=f"Accuracy over attributes, {spoken}.",
+@router.get("/audit")
+def show_audit(request: Request, pages: ThePages, who: Visitor) -> Response:
+    allowed = who is not None and who.role != "app"
+    return pages.render(
+        request,
+        "artefacts.html",
+        tab="audit",
+        title="Attacked by ourselves",
+        lead="What attackers got out of runs, indexes and sifts, and how much of it was admitted.",
+        hint="what blindsight audit wrote goes into the folder audits of the service.",
+        allowed=allowed,
+        artefacts=artefacts.audits(pages.settings.folder) if allowed else [],
     )
 
 
@@ -568,7 +363,8 @@ def _books(pages: Pages, operator: Principal, before: int | None) -> dict[str, A
 
 def _line(entry: Entry, names: Mapping[str, str]) -> dict[str, Any]:
     """Return an entry for people: who by name, the small facts, and the rest for those who want more."""
-    facts = [(key, _text(value)) for key, value in entry.details.items() if value not in (None, "", [])]
+    shown = {key: value for key, value in entry.details.items() if key != SEAL and value not in (None, "", [])}
+    facts = [(key, _text(value)) for key, value in shown.items()]
     small = [key in _SMALL for key, _ in facts]
     return {
         "position": entry.position,

@@ -73,13 +73,6 @@ export function drawCharts(root) {
   }
 }
 
-export function changeChart(figure, change) {
-  const chart = JSON.parse(figure.dataset.chart);
-  change(chart);
-  figure.dataset.chart = JSON.stringify(chart);
-  draw(figure);
-}
-
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const figure of drawn.keys()) if (figure.isConnected) draw(figure);
 });

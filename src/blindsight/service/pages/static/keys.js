@@ -78,18 +78,10 @@ async function enrol(form) {
   login.requestSubmit();
 }
 
-async function register(form) {
-  const made = await makeKey();
-  keep(made);
-  save({ url: location.origin, name: form.dataset.register, role: "owner", token: "", key: made.secret });
-  form.elements.public_key.value = made.publicKey;
-  form.submit();
-}
-
 // Open the keys of all epochs that were sealed for this browser's key; an approval hands them over.
 async function handOver(form, said) {
   const own = await ownKey();
-  if (!own) return complain(form, "Your key is not in this browser. Bring its file first, below.");
+  if (!own) return complain(form, "Your key is not in this browser. Bring its file first, at the top of your decisions.");
   const { epochs } = await (await fetch("/sift/keys")).json();
   const keys = {};
   for (const one of epochs.filter((epoch) => epoch.owner_key === own.publicKey))
@@ -141,7 +133,6 @@ export function useKeys() {
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form.matches("[data-enrol]")) event.preventDefault(), enrol(form);
-    else if (form.matches("[data-register]")) event.preventDefault(), register(form);
     else if (form.matches("[data-keys]") && event.submitter?.value === "allow")
       event.preventDefault(), handOver(form, "allow");
   });

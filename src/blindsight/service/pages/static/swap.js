@@ -1,7 +1,7 @@
 // Links and forms with data-swap replace one part of the page by that part of the page they lead to.
 import { drawCharts } from "./charts.js";
 import { showPictures } from "./keys.js";
-import { waitForExhibits } from "./wait.js";
+import { refreshParts } from "./wait.js";
 
 const here = () => location.pathname + location.search;
 let shown = here();
@@ -21,7 +21,7 @@ export async function swap(address, part, { remember = true } = {}) {
     shown = here();
     drawCharts(fresh);
     showPictures(fresh);
-    waitForExhibits(fresh);
+    refreshParts();
   } catch {
     location.assign(address);
   }

@@ -1,8 +1,7 @@
-// Asks every second how far an demo is, and shows it when it is there; parts with data-refresh are looked at again.
+// Parts with data-refresh are looked at again every two seconds.
 import { swap } from "./swap.js";
 
-export function waitForExhibits(root) {
-  for (const place of root.querySelectorAll("[data-wait]")) if (place.querySelector("progress")) look(place);
+export function refreshParts() {
   for (const part of document.querySelectorAll("[data-refresh]")) refresh(part);
 }
 
@@ -16,19 +15,4 @@ function refresh(part) {
     else swap(location.href, `#${part.id}`, { remember: false });
   };
   setTimeout(again, 2000);
-}
-
-async function look(place) {
-  if (!place.isConnected) return;
-  try {
-    const state = await (await fetch(place.dataset.wait)).json();
-    if (["ready", "failed", "missing"].includes(state.stage)) return location.reload();
-    place.querySelector(".what").textContent = `Computing: ${state.what}`;
-    const bar = place.querySelector("progress");
-    if (state.total) Object.assign(bar, { max: state.total, value: state.done });
-    else bar.removeAttribute("value");
-  } catch {
-    // the service is away for a moment: ask again
-  }
-  setTimeout(() => look(place), 1000);
 }

@@ -106,7 +106,7 @@ def learning(settings: Settings) -> tuple[Sums, Callable[[int], Task], Pair | No
     if (task := settings.text("task")) == "sharing":
         raise InputError(
             "task='sharing' is no longer played across machines: its server read every upload. Use task='classifier' "
-            "(share=0.1 sends a tenth of the weights a round), or `blindsight learn selective` in one process."
+            "(share=0.1 sends a tenth of the weights a round), or `blindsight learn network` in one process."
         )
     if task not in TASKS:
         raise UnknownNameError("task", task, TASKS)
