@@ -452,11 +452,16 @@ class _Upload:
     commitments: bytes
     leaves: bytes
 
-    def signed(self, holder: int, *secrets: int) -> bytes:
-        """Return the leaves of one holder's shares of these secrets; of all, if none is named."""
+    def row(self, holder: int) -> bytes:
+        """Return the leaves of all shares of one holder."""
         size = len(self.commitments)
-        row = self.leaves[holder * size : (holder + 1) * size]
-        return b"".join(row[_HASH * secret : _HASH * (secret + 1)] for secret in secrets) if secrets else row
+        return self.leaves[holder * size : (holder + 1) * size]
+
+    def signed(self, holder: int, secrets: list[int]) -> bytes:
+        """Return the leaves of one holder's shares of these secrets."""
+        first = holder * len(self.commitments)
+        starts = [first + _HASH * secret for secret in secrets]
+        return b"".join([self.leaves[start : start + _HASH] for start in starts])
 
 
 @dataclass(eq=False, repr=False)
@@ -468,6 +473,7 @@ class _Cohort:
     sum: Residues
     uploads: dict[str, _Upload] = field(default_factory=dict)
     there: Names = ()  # U
+    digest: bytes = b""  # of U
     reveals: dict[str, dict[str, Limbs]] = field(default_factory=dict)  # by holder, by owner it does not complain of
     secrets: dict[str, Limbs] | None = None  # b_u, then h_uv for every v outside U, of each u in U
     liars: set[str] = field(default_factory=set)  # owners whose shares fit what they signed and give another secret
@@ -550,7 +556,7 @@ class TwoWaveAdder(Adder):
     def _request(self, cohort: _Cohort, receiver: str) -> bytes:
         others, place = [name for name in cohort.there if name != receiver], cohort.names.index(receiver)
         boxes = tuple(cohort.uploads[name].boxes[receiver] for name in others)
-        rows = [hashlib.sha256(cohort.uploads[name].signed(place)).digest() for name in others]
+        rows = [hashlib.sha256(cohort.uploads[name].row(place)).digest() for name in others]
         return encode(UnmaskRequest(cohort.there, boxes, b"".join(rows)))
 
     def check(self, step: str, member: str, reply: Reply) -> Any:
@@ -572,7 +578,7 @@ class TwoWaveAdder(Adder):
         return self.terms.read_residues(body.masked), upload
 
     def _check_reveal(self, cohort: _Cohort, member: str, body: Reveal) -> dict[str, Limbs]:
-        if body.there != set_digest(cohort.there):
+        if body.there != cohort.digest:
             raise MessageError(f"{member!r} reveals shares for another set than it was sent.")
         if not set(body.complaints) <= set(cohort.there) - {member}:
             raise MessageError(f"{member!r} complains of others than it was sent boxes of.")
@@ -581,7 +587,7 @@ class TwoWaveAdder(Adder):
         count = 1 + len(outside)
         found = _row(body.shares, len(owners) * count)
         for owner, leaves in zip(owners, split_by(leaves_of(body.shares), _HASH * count), strict=True):
-            if leaves != cohort.uploads[owner].signed(place, cohort.names.index(owner), *outside):
+            if leaves != cohort.uploads[owner].signed(place, [cohort.names.index(owner), *outside]):
                 raise MessageError(f"{member!r} reveals shares of {owner!r} that it was not given.")
         return dict(zip(owners, found.reshape(len(owners), count, LIMBS), strict=True))
 
@@ -625,7 +631,7 @@ class TwoWaveAdder(Adder):
                 "round."
             )
         for cohort, names in zip(self._cohorts, there, strict=True):
-            cohort.there = names
+            cohort.there, cohort.digest = names, set_digest(names)
         self.members = tuple(sorted(name for names in there for name in names))
         return self.members
 
