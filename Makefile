@@ -10,7 +10,7 @@ REQUIREMENTS := pyproject.toml constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help adversaries demo federated-demo test test-all test-faults test-portable test-python test-wheel test-wheel-newest test-notebooks check lock bench bench-all coverage reference notebooks docs clean
+.PHONY: help adversaries demo federated-demo test test-all test-faults test-portable test-python test-wheel test-wheel-newest test-notebooks check lock bench bench-all coverage papers reference notebooks docs clean
 
 help:  ## list the targets
 	@echo "Blindsight: learn from, search through and share images that nobody may see."
@@ -60,6 +60,7 @@ check: $(VENV)/.all  ## lint, types, import contracts, limits of walks, lock fil
 	$(BIN)/python tools/lock.py --check
 	$(BIN)/python tools/cli_reference.py --check
 	$(BIN)/python tools/notebooks.py --check
+	$(BIN)/python tools/papers_map.py --check
 
 bench: $(VENV)/.all  ## one benchmark: make bench NAME=attributes [ARGS="--data-dir ..."]; without NAME lists them
 	$(BIN)/python benchmarks/run.py $(if $(NAME),$(NAME),--list) $(ARGS)
@@ -74,6 +75,9 @@ coverage: $(VENV)/.all  ## the fast tests with branch coverage
 
 lock: $(VENV)/.all  ## resolve and pin every dependency in constraints.txt
 	$(BIN)/python tools/lock.py
+
+papers: $(VENV)/.all  ## write src/blindsight/papers/README.md from papers/items.toml and the benchmarks' tables
+	$(BIN)/python tools/papers_map.py
 
 reference: $(VENV)/.all  ## write docs/cli.md from the command line's own help
 	$(BIN)/python tools/cli_reference.py

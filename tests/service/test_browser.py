@@ -128,7 +128,7 @@ def test_a_chart_tells_numbers_and_a_run_that_goes_on_is_looked_at_again(service
 
 
 def test_a_phone_shows_all_of_the_consent_card_and_where_the_key_goes(service, open_page):
-    asked(service.gateway, service.cast, app="X")
+    job = asked(service.gateway, service.cast, app="X")
     page = open_page(token=service.cast.ann_token, width=390)
     page.goto("/sift")
     desk = page.get_by_role("region", name="Your decisions")
@@ -139,6 +139,7 @@ def test_a_phone_shows_all_of_the_consent_card_and_where_the_key_goes(service, o
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 390
     assert axe_finds(page) == []
+    service.gateway.answer(service.cast.ann, job, "refuse")
 
 
 def test_an_owner_answers_a_proposal(service, open_page):
@@ -216,4 +217,4 @@ def test_without_scripts_everything_is_there_and_forms_work(service, open_page):
         page.goto(f"/{tab.lower()}")
         assert page.get_by_role("heading", level=1).is_visible()
     page.goto("/learn")
-    assert page.locator(".line-chart polyline").count() == 1
+    assert page.locator(".line-chart polyline").count() >= 1

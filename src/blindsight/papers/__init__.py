@@ -24,7 +24,7 @@ DOCUMENTS = (
         title="Privacy-Preserving Visual Learning Using Doubly Permuted Homomorphic Encryption",
         published="R. Yonetani et al., ICCV 2017",
         summary="add up sparse classifiers of many owners under Paillier encryption and two permutations",
-        run=("blindsight learn compare --data digits --epsilon 0.2 --delta 0.05",),
+        run=("blindsight papers dphe compare --data digits --epsilon 0.2 --delta 0.05",),
     ),
     Document(
         name="DPHE, supplement",
@@ -38,7 +38,7 @@ DOCUMENTS = (
         title="Privacy Preserving Deep Learning for Image Classification",
         published="M. Bu, Stanford",
         summary="share a part of a network's gradients, with noise, while photos arrive for 28 days",
-        run=("blindsight learn selective --data digits",),
+        run=("blindsight papers selective days --data digits",),
     ),
     Document(
         name="Private hashing",

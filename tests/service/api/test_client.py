@@ -351,6 +351,7 @@ def lying(service, client, answer):
             return httpx.Response(200, json=answer)
         return httpx.Response(200, json=service.call("weather", "GET", str(request.url.copy_with(host=None))).json())
 
+    client._http.close()
     client._http = httpx.Client(base_url=service.url, transport=httpx.MockTransport(handle))
 
 

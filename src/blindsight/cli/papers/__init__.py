@@ -32,7 +32,7 @@ def list_documents() -> None:
         for line in (f"{number}. {one.name} ({one.published}): {one.summary}.", *(f"     {run}" for run in one.run))
     ]
     document = [asdict(one) for one in DOCUMENTS]
-    show({"documents": document}, *lines)
+    show({"documents": document}, *lines, "What their claims come to under attack: blindsight papers claims")
 
 
 @command(app, "fetch", example="papers fetch cifar10")
