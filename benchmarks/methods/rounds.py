@@ -30,7 +30,9 @@ from blindsight.crypto.paillier import Keys, PublicKey, generate_keys, randomise
 from blindsight.papers.dphe.compare import cost_row
 from blindsight.sums import Session, Terms, make_terms, open_session
 from blindsight.sums.dphe import layout_of
+from blindsight.sums.masks import add_streams, agree, public_half
 from blindsight.sums.scheme import Resources
+from blindsight.sums.terms import AGGREGATOR
 
 FRACTION_BITS, SLOT_BITS = 20, 32
 
@@ -425,8 +427,69 @@ def blindsight(given: MaskRound, *, seed: int, rounds: int) -> MaskAnswer:
         return _seconds(strategy, SerialGrid(nodes, configs), given.weights, rounds)
 
 
-def secagg_plus(given: MaskRound, *, seed: int, rounds: int) -> MaskAnswer:
-    """Flower's SecAgg+ workflow and mod, stage by stage; all members share with all, two thirds give a secret back."""
+class MemberAnswer(TypedDict):
+    """The average; CPU milliseconds of a member and of the aggregator, and kilobytes of a member beside its vector."""
+
+    average: NDArray[np.float64]
+    member: float
+    aggregator: float
+    up: float
+    down: float
+
+
+def session_members(given: MaskRound, *, seed: int, scheme: str, rounds: int) -> MemberAnswer:
+    """Rounds of a session after a first one: what each party computes, signs and reads, without a network or a disk."""
+    names = tuple(f"member {number:04d}" for number in range(given.members))
+    session = open_session(scheme, members=names, dimension=given.weights, fraction_bits=FRACTION_BITS)
+    updates = {name: given.update(number) for number, name in enumerate(names)}
+    results = [session.round(updates, number) for number in range(rounds + 1)][1:]
+    vector = given.weights * session.terms.residue_type.itemsize / 1e3
+    each = 1e3 / (rounds * given.members)
+    return {
+        "average": results[-1].average,
+        "member": each * sum(result.cost.seconds(party=name) for result in results for name in names),
+        "aggregator": 1e3 / rounds * sum(result.cost.seconds(party=AGGREGATOR) for result in results),
+        "up": each / 1e6 * sum(result.cost.sent(name) for result in results for name in names) - vector,
+        "down": each / 1e6 * sum(result.cost.received(name) for result in results for name in names) - vector,
+    }
+
+
+def floor_members(given: MaskRound, *, seed: int, cohort: int) -> MemberAnswer:
+    """What no sum of pairwise masks does without: streams of AES-256, a key agreement for each other member."""
+    cohorts = [range(first, min(first + cohort, given.members)) for first in range(0, given.members, cohort)]
+    private = [number.to_bytes(32, "big") for number in range(1, given.members + 1)]
+    public = [public_half(key) for key in private]
+    total, hiding, lifting = np.zeros(given.weights, "<u4"), 0.0, 0.0
+    for members in cohorts:
+        for member in members:
+            vector = np.rint(given.update(member).astype(np.float64) * 2**FRACTION_BITS).astype(np.int64).astype("<u4")
+            begun = time.process_time()
+            pairs = [(agree(private[member], public[other]), member < other) for other in members if other != member]
+            add_streams(vector, [(private[member], True), *pairs])
+            total += vector
+            hiding += time.process_time() - begun
+        begun = time.process_time()
+        add_streams(total, [(private[member], False) for member in members])
+        lifting += time.process_time() - begun
+    average = total.view("<i4") / 2**FRACTION_BITS / given.members
+    each = 1e3 * hiding / given.members
+    return {"average": average, "member": each, "aggregator": 1e3 * lifting, "up": 0.0, "down": 0.0}
+
+
+def secagg_members(given: MaskRound, *, seed: int) -> MemberAnswer:
+    """Flower's SecAgg+: the mod of the members, and the workflow without them and without the grid's serialising."""
+    spent = {"members": 0.0, "grid": 0.0}
+    answer = secagg_plus(given, seed=seed, rounds=1, spent=spent)
+    server = answer["seconds"] - spent["grid"]
+    member = 1e3 * spent["members"] / given.members
+    return {"average": answer["average"], "member": member, "aggregator": 1e3 * server, "up": 0.0, "down": 0.0}
+
+
+def secagg_plus(given: MaskRound, *, seed: int, rounds: int, spent: dict[str, float] | None = None) -> MaskAnswer:
+    """Flower's SecAgg+ workflow and mod, stage by stage; all members share with all, two thirds give a secret back.
+
+    `spent` gets the seconds that members took, and the grid with them.
+    """
     from flwr.app import ConfigRecord, Message, RecordDict
     from flwr.client.mod import secaggplus_mod
     from flwr.common import Code, FitIns, FitRes, Status, ndarrays_to_parameters, parameters_to_ndarrays
@@ -442,7 +505,20 @@ def secagg_plus(given: MaskRound, *, seed: int, rounds: int) -> MaskAnswer:
         result = FitRes(Status(Code.OK, ""), parameters, num_examples=1, metrics={})
         return Message(compat.fitres_to_recorddict(result, True), reply_to=message)
 
-    grid: Any = SerialGrid({node: lambda m, c: secaggplus_mod(m, c, trained) for node in updates}, {})
+    def timed(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            begun = time.process_time()
+            try:
+                return function(*arguments, **named)
+            finally:
+                if spent is not None:
+                    spent[what] += time.process_time() - begun
+
+        return call
+
+    answer = timed("members", lambda message, context: secaggplus_mod(message, context, trained))
+    grid: Any = SerialGrid(dict.fromkeys(updates, answer), {})
+    grid.send_and_receive = timed("grid", grid.send_and_receive)
     proxies = [SimpleNamespace(node_id=node) for node in updates]
     model = ndarrays_to_parameters([np.zeros(given.weights, np.float32)])
     found: list[Any] = []

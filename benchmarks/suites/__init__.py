@@ -10,6 +10,7 @@ SUITES = {
     "hash-private": "hash_private:BENCHMARK",
     "hash-tables": "hash_tables:BENCHMARK",
     "learn-epsilon": "learning:LEARN_EPSILON",
+    "masks-members": "rounds:MASKS_MEMBERS",
     "masks-round": "rounds:MASKS_ROUND",
     "noise": "noise:BENCHMARK",
     "ppdl-cost": "selective:COST",

@@ -6,10 +6,12 @@ import pytest
 from benchmarks import command, harness
 from benchmarks.command import HERE, load_suite, main, suite_names
 from benchmarks.harness import Settings
+from benchmarks.methods import rounds
 from benchmarks.methods.noise import NoiseRequest
 from benchmarks.methods.sifts import Halves
 from benchmarks.results import Result, check_name
 from benchmarks.suites import attributes, noise
+from benchmarks.suites import rounds as suites
 from benchmarks.table import render
 from blindsight.errors import InputError
 from tests.benchmarks.conftest import tables
@@ -165,3 +167,20 @@ def test_all_are_measured_by_one_commit_and_an_interrupted_call_goes_on(tmp_path
         noise_line, peers_line = out.splitlines()
         assert "not measured" not in noise_line
         assert "--data-dir" in peers_line
+
+
+def test_what_a_member_pays_is_compared_in_one_run():
+    given = rounds.MaskRound(5, 100, 0)
+    scores = {}
+    for method in suites.MASKS_MEMBERS.methods:
+        answer = method.load()(given, seed=0, **method.arguments)
+        scores[method.name] = suites.score_members(given, answer)
+        assert scores[method.name]["member"] > 0
+        with pytest.raises(InputError, match="average is wrong"):
+            suites.score_members(given, answer | {"average": answer["average"] + 1e-4})
+    assert scores["two-wave-masks"]["up"] == pytest.approx(32 * 5 * 5 / 1e3 * 2, abs=1.5)
+    quick = suites.MASKS_MEMBERS.tasks(Settings(quick=True))
+    assert [task.dataset for task in quick] == ["10-10k"]
+    whole = {task.dataset: task.methods for task in suites.MASKS_MEMBERS.tasks(Settings())}
+    assert "SecAggPlus" in whole["50-200k"]
+    assert "SecAggPlus" not in whole["1000-10k"]

@@ -22,7 +22,7 @@ from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 KEYED = ["block-dphe", "bfv", pytest.param("dphe", marks=pytest.mark.slow)]
 """Schemes whose sums a key generator decrypts; DPHE without blocks is block DPHE with one slot."""
 
-ALL_SCHEMES = ["plain", "masks", *KEYED]
+ALL_SCHEMES = ["plain", "masks", "two-wave-masks", *KEYED]
 
 MEMBERS = ("ann", "bob", "cem", "dan")
 DIMENSION = 120
@@ -125,7 +125,8 @@ class Parties:
         return {name: store.identity.public for name, store in self.stores.items() if name != AGGREGATOR}
 
     def member(self, name, **policy):
-        policy = {"schemes": ("plain", "dphe", "block-dphe", "bfv", "masks"), "insecure": True} | policy
+        accepted = ("plain", "dphe", "block-dphe", "bfv", "masks", "two-wave-masks")
+        policy = {"schemes": accepted, "insecure": True} | policy
         return MemberNode(KeyStore(self.stores[name].path), self.pin, **policy)
 
     def generator(self):

@@ -442,7 +442,7 @@ def test_a_call_gets_the_same_bytes_again_and_one_that_is_late_or_out_of_order_n
     parties = frugal
     server, calls, replies = called(parties, scheme)
     parties.draw(99, whole=True)
-    if scheme != "masks":  # where a later step has been answered since
+    if "masks" not in scheme:  # where a later step has been answered since
         assert parties.contribute("bob", calls[-1]) == replies[-1]  # whatever was learned since
     assert parties.proposals["bob", 2] == 1
     late = [

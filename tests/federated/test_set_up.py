@@ -22,6 +22,7 @@ from blindsight.federated.node import (
 from blindsight.federated.server import await_and_set_up, load_run, set_up, wait_for_members
 from blindsight.sums import Aggregator, Patience, Terms, UnansweredError
 from blindsight.sums.engine import LocalTransport
+from blindsight.sums.generator import Partitions
 from blindsight.sums.messages import Call, Enrolment
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from tests.federated.parties import IMPATIENT, MEMBERS, PATIENCE, Parties
@@ -280,6 +281,20 @@ class TestWhatTheKeyGeneratorRefuses:
         changed = replace(registration, enrolments=tuple(again))
         assert "another key" in self.refused(parties, parties.generator(), changed)
         assert parties.key_generator("run1").setup() == before
+
+
+def test_neither_runs_nor_restarts_draw_other_cohorts_and_sets_of_members_are_counted(parties):
+    seeds = {parties.open("two-wave-masks").aggregator.roster.partition for _ in range(3)}
+    assert len(seeds) == 1
+    kept = Partitions(parties.stores[KEY_GENERATOR].path / "partitions")
+    fingerprints = [parties.members.fingerprints[name].encode() for name in MEMBERS]
+    assert {kept.seed(fingerprints)} == seeds
+    others = {kept.seed([b"%d" % number]) for number in range(15)}
+    assert len(others | seeds) == 16
+    assert {parties.open("two-wave-masks").aggregator.roster.partition} == seeds
+    del parties.handlers["dan"]
+    with pytest.raises(PrivacyError, match="16 sets of members"):
+        parties.open("two-wave-masks")
 
 
 def test_a_key_generator_that_is_not_the_pinned_one_sets_nobody_up(parties):

@@ -10,6 +10,7 @@ from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNam
 from blindsight.rounds import Privacy, Sums, Task, register_learner
 from blindsight.rounds.task import _TaskMessage
 from blindsight.sums import OWN_SCHEMES as SCHEMES
+from blindsight.sums.twowave import cohort_parameters
 from tests.rounds.learners import NAMES, PAILLIER, constant, sums, task_of
 
 KINDS = ("classifier", "private classifier", "k-means", "published classifier")
@@ -154,6 +155,21 @@ def test_noise_that_counts_on_one_group_is_refused_where_masks_have_two():
         lying.check(terms)
     assert whole.epsilon(1e-6) <= 1.0
     assert whole.under(terms).epsilon(1e-6) > 1.5
+
+
+@pytest.mark.parametrize("members", [5, 10, 50, 200])
+def test_noise_of_two_waves_counts_on_the_members_that_a_lying_server_cannot_leave_out(members):
+    task, terms = noisy("two-wave-masks", members)
+    assert terms.options.rounds == task.noise.rounds == 4
+    task.check(terms, 4)
+    least = min(cohort_parameters(terms, size).honest for size in terms.group_sizes)
+    assert task.noise.honest <= least
+    assert task.noise.under(terms).epsilon(1e-6) <= 1.0
+    if members == 50:
+        hopeful = replace(task, noise=replace(task.noise, drop_outs=10))
+        terms = replace(terms, config=hopeful.digest, minimum=40)
+        with pytest.raises(PrivacyError, match="are opened, planned 40"):
+            hopeful.check(terms)
 
 
 def test_a_delta_that_allows_anything_is_refused():

@@ -23,7 +23,7 @@ from tests.keys import bfv_key, paillier_key
 NAMES = ("ann", "bob", "cem", "dia", "eve")
 SIZE = 8
 KEYED = ("bfv", "dphe", "block-dphe")
-ALL = ("plain", "masks", *KEYED)
+ALL = ("plain", "masks", "two-wave-masks", *KEYED)
 SPARSE = {"capacity": 6, "key_bits": 1024, "insecure": True, "minimum_per_position": 1}
 
 
@@ -71,7 +71,8 @@ class Run:
     def make(self, party, *, key=None):
         path = self.path(party)
         if party == KEY_GENERATOR:
-            return KeyGenerator(self.terms, key=key or key_of(self.terms), path=path)
+            seed = b"p" * 32 if self.terms.traits.cohorts else b""
+            return KeyGenerator(self.terms, key=key or key_of(self.terms), partition=seed, path=path)
         return Aggregator(self.terms, path=path) if party == AGGREGATOR else Member(party, self.terms, path=path)
 
     def path(self, party):

@@ -16,15 +16,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blindsight.crypto.signing import SigningKey
+from blindsight.crypto.signing import Signed, SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import BlindsightError, CorruptFileError, InputError, MessageError, PrivacyError, StorageError
 from blindsight.rng import seeded_bytes
-from blindsight.sums import Aggregator, Engine, KeyGenerator, Member, Patience, RefusedError
+from blindsight.sums import SCHEMES, Aggregator, Engine, KeyGenerator, Member, Patience, RefusedError
 from blindsight.sums import roles as roles_module
 from blindsight.sums.engine import LocalTransport
-from blindsight.sums.messages import GeneratorState, MemberState, MessageJournal, Refusal, Reply, Setup
-from blindsight.sums.scheme import CONTRIBUTE
+from blindsight.sums.messages import (
+    Answer,
+    Enrolment,
+    GeneratorState,
+    MemberState,
+    MessageJournal,
+    Refusal,
+    Reply,
+    Setup,
+)
+from blindsight.sums.scheme import CONTRIBUTE, ForgedError
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from tests.learn.crashes import Child, full_disk
 from tests.sums.runs import ALL, KEYED, NAMES, SIZE, Run, flipped
@@ -147,6 +156,10 @@ def test_nothing_is_received_before_a_round(scheme):
 
 
 def test_sampled_members_alone_are_asked_and_added(scheme):
+    if SCHEMES[scheme].cohorts:
+        with pytest.raises(InputError, match="sample=4"):
+            Run(scheme, sample=4)
+        return
     run = Run(scheme, sample=4)
     for round in range(3):
         run.begin(round)
@@ -263,6 +276,18 @@ def test_forged_and_foreign_answers_are_refused(scheme, run):
     ann.settle(good, 0)
 
 
+@pytest.mark.parametrize("members", [NAMES[::-1], ("ann", *NAMES), ("ann",) * 40, (*NAMES[:4], "zoe")])
+def test_answers_name_each_member_that_was_asked_once_and_in_order(scheme, run, members):
+    """Forty names would be -35 absences."""
+    run.finish()
+    author = KEY_GENERATOR if run.terms.keyed else AGGREGATOR
+    answer = decode(decode(run.answer, Signed).body, Answer)
+    wrong = run.signed(author, replace(answer, members=members))
+    for read in (run.role("ann").read, run.role("ann").settle):
+        with pytest.raises(MessageError, match="names"):
+            read(wrong, 0)
+
+
 # Each question is answered once
 
 
@@ -332,7 +357,12 @@ def test_an_update_that_cannot_be_added_uses_up_nothing(run):
     np.testing.assert_array_equal(run.finish(), run.sum())
 
 
-def test_a_model_is_answered_once_unless_nothing_came_of_it(run):
+def test_a_model_is_answered_once_unless_nothing_came_of_it(scheme, run):
+    if SCHEMES[scheme].cohorts:
+        for round in (1, 2):
+            run.begin(round, model=b"1" * 32)
+            np.testing.assert_array_equal(run.finish(), run.sum())
+        return
     one, two = b"1" * 32, b"2" * 32
     run.begin(1, model=one)
     run.finish()
@@ -375,7 +405,7 @@ def test_members_stop_when_too_many_can_have_been_missing(scheme):
             run.play(2, *NAMES[:least])
             for name in NAMES[:least]:
                 run.role(name).settle(run.answer, 2)
-        elif scheme == "masks":  # which needs four of five
+        elif SCHEMES[scheme].threshold:  # which needs four of five
             run.play(1, *NAMES[:least])
         run.begin(3)
         with pytest.raises(PrivacyError, match="up to 2 members have been missing"):
@@ -430,8 +460,9 @@ def test_a_step_that_could_not_be_saved_has_not_been_done(disk, monkeypatch):
         assert disk.ask("ann", role=ann) == disk.ask("ann")
         disk.play_step()
     np.testing.assert_array_equal(disk.finish(), disk.sum())
-    with unwritable(monkeypatch, path):
-        ann.settle(disk.answer, 0)
+    if not disk.terms.traits.cohorts:  # whose members learn nothing from the answer that they would have to keep
+        with unwritable(monkeypatch, path):
+            ann.settle(disk.answer, 0)
     ann.settle(disk.answer, 0)
 
 
@@ -477,6 +508,35 @@ def test_a_key_that_could_not_be_renewed_on_disk_is_not(keyed, monkeypatch):
     with unwritable(monkeypatch, keyed.path(KEY_GENERATOR)):
         generator.answer(forged)
     np.testing.assert_array_equal(keyed.aggregator.conclude(generator.answer(honest))[1].integers, keyed.sum())
+
+
+def test_a_key_generator_killed_while_it_makes_a_new_key_has_not_forgotten_the_forgery(keyed, monkeypatch):
+    """The round is over and the old key void before a new one is made."""
+    keyed.finish()
+    keyed.begin(1)
+    keyed.send()
+    keyed.aggregator.advance()
+    before, request = keyed.generator.roster, keyed.aggregator.request()
+
+    def forged(*given):
+        raise ForgedError("not the sum of these")
+
+    with monkeypatch.context() as patch:
+        generator = keyed.generator
+        patch.setattr(type(generator._opener), "open", forged)
+        patch.setattr(generator, "_make_opener", lambda key: (_ for _ in ()).throw(Killed()))
+        with pytest.raises(Killed):
+            generator.answer(request)
+    after = keyed.generator
+    assert "used up" in after.log[-1]
+    assert after.roster.generation == before.generation + 1
+    assert after.roster.encryption_key  # tests have few Paillier keys: it may be the same again
+    assert keyed.generator.roster.digest == after.roster.digest  # the new key is kept, too
+    with pytest.raises(RefusedError) as caught:
+        keyed.aggregator.conclude(after.answer(request))
+    assert caught.value.renewed
+    keyed.set_up()
+    np.testing.assert_array_equal(keyed.play(2), keyed.sum())
 
 
 def test_state_is_for_its_owner_alone_and_never_overwritten(disk):
@@ -667,7 +727,7 @@ def memory(tmp_path):
 @pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_kills_before_and_after_every_message_and_write(scheme, stride, memory, monkeypatch):
     """The sum is that of those who are said to be in it; the next round, played after each fifth kill, has everyone."""
-    names, fatal, moments, killed = NAMES[: 4 if scheme == "masks" else 3], 0, 1, set()
+    names, fatal, moments, killed = NAMES[: 4 if SCHEMES[scheme].threshold else 3], 0, 1, set()
     Run(scheme, memory / "template", members=names)
     while fatal <= moments:
         shutil.copytree(memory / "template", memory / "roles")
@@ -813,11 +873,14 @@ def test_only_parties_enrol_and_each_with_one_key(disk):
     with pytest.raises(MessageError, match="another key already"):
         generator.enrol(ann.enrolment())
     generator.enrol(disk.role("ann").enrolment())
+    with pytest.raises(MessageError, match="small order"):
+        generator.enrol(encode(replace(decode(ann.enrolment(), Enrolment), key=(1).to_bytes(32, "little"))))
     stranger = replace(disk.terms, members=(*NAMES, "zoe"))
     with pytest.raises(MessageError, match="does not take part"):
         generator.enrol(Member("zoe", stranger).enrolment())
     with pytest.raises(BlindsightError):
         generator.enrol(Member("ann", stranger).enrolment())
-    fresh = KeyGenerator(disk.terms, key=None if not disk.terms.keyed else disk.generator._opener._secret)
+    seed = bytes(32) if disk.terms.traits.cohorts else b""
+    fresh = KeyGenerator(disk.terms, key=disk.generator._opener._secret if disk.terms.keyed else None, partition=seed)
     with pytest.raises(InputError, match="ann, bob"):
         fresh.setup()

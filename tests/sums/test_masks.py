@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from scipy.stats import chi2
 
 from blindsight.crypto.sealedbox import of_low_order
-from blindsight.crypto.signing import SigningKey
+from blindsight.crypto.signing import Signed, SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import MessageError, PrivacyError
 from blindsight.rng import seeded_bytes
@@ -36,7 +36,7 @@ from blindsight.sums.masks import (
     public_half,
     threshold,
 )
-from blindsight.sums.messages import Receipt, Reply
+from blindsight.sums.messages import Answer, Receipt, Reply
 from blindsight.sums.scheme import CONTRIBUTE, Resources
 from blindsight.sums.terms import AGGREGATOR
 from tests.sums.runs import NAMES, SIZE, Run, terms_of
@@ -435,6 +435,21 @@ def test_an_upload_out_of_range_is_noticed_in_the_sum():
     receipt, _ = run.opened(run.ask("ann"), "ann")
     run.deliver(run.reply("ann", receipt, seeded_bytes(3)(32)))
     with pytest.raises(MessageError, match="did not cancel"):
+        run.finish()
+
+
+@pytest.mark.parametrize("scheme", ["masks", "two-wave-masks"])
+def test_absences_are_counted_from_the_set_that_a_member_reveals_for(scheme):
+    """An aggregator that signs any list of names cannot hide them (12 of 12 sums were opened with a false list)."""
+    run = Run(scheme, absences=2)
+    for round in range(3):
+        run.play(round, *NAMES[:4])
+        answer = decode(decode(run.answer, Signed).body, Answer)
+        lie = run.signed(AGGREGATOR, replace(answer, members=NAMES))
+        for name in NAMES[:4]:
+            run.role(name).settle(lie, round)
+    run.begin(3)
+    with pytest.raises(PrivacyError, match="3 members have been missing"):
         run.finish()
 
 

@@ -13,7 +13,7 @@ from blindsight.crypto.sealedbox import seal, unseal
 from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import Message, decode, encode
 from blindsight.errors import BlindsightError, InputError, MessageError
-from blindsight.sums import dphe, masks
+from blindsight.sums import dphe, masks, twowave
 from blindsight.sums.messages import Answer, Enrolment, Refusal, Reply, Setup
 from blindsight.sums.roles import ANSWER
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
@@ -23,7 +23,7 @@ from tests.sums.runs import ALL, KEYED, NAMES, SIZE, Run
 MANY = [300, pytest.param(20_000, marks=pytest.mark.slow)]
 BODIES = [
     kind
-    for module in (dphe, masks)
+    for module in (dphe, masks, twowave)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Message) and kind is not Message
 ]

@@ -22,7 +22,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from blindsight.crypto.wire import Secret
 from blindsight.errors import InputError, MessageError
@@ -101,7 +101,8 @@ def unseal(secret: bytes, sealed: bytes, *, purpose: bytes) -> bytes:
 
 
 def _shared_cipher(secret: bytes, purpose: bytes) -> AESGCM:
-    return AESGCM(HKDF(algorithm=SHA256(), length=32, salt=_SHARED_LABEL, info=purpose).derive(secret))
+    agreed = hmac.digest(_SHARED_LABEL, secret, "sha256")  # HKDF of one block (RFC 5869), ten times as fast
+    return AESGCM(hmac.digest(agreed, purpose + b"\x01", "sha256"))
 
 
 def _cipher(shared: bytes, one_time: bytes, recipient: bytes, context: bytes) -> tuple[AESGCM, bytes]:

@@ -17,6 +17,9 @@ from blindsight.errors import InputError, MessageError
 from blindsight.rng import ByteSource, system_bytes
 
 _LABEL = b"blindsight signed message 1\0"
+_FIELD = 2**255 - 19
+_ORDER_EIGHT = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+_SMALL_ORDER = {0, 1, _FIELD - 1, _ORDER_EIGHT, _FIELD - _ORDER_EIGHT}  # y-coordinates on the curve of Ed25519
 
 
 class Signed(Message, name="signed.1"):
@@ -57,11 +60,21 @@ def verify(envelope: bytes, keys: Mapping[str, bytes], *, max_bytes: int = MAX_B
     if signed.author not in keys:
         raise MessageError("the message is from someone who does not take part.")
     try:
+        if of_small_order(keys[signed.author]):
+            raise ValueError("a key of small order")
         key = Ed25519PublicKey.from_public_bytes(keys[signed.author])
         key.verify(signed.signature, _signed_bytes(signed.author, signed.body))
     except (InvalidSignature, ValueError):
         raise MessageError(f"the message was not signed by {signed.author!r}.") from None
     return signed.author, signed.body
+
+
+def of_small_order(public: bytes) -> bool:
+    """Return True if eight times the point of a public key is nothing, in any of its encodings (RFC 8032).
+
+    Signatures by such a key fit many messages, one even all of them.
+    """
+    return int.from_bytes(public, "little") % 2**255 % _FIELD in _SMALL_ORDER
 
 
 def _signed_bytes(author: str, body: bytes) -> bytes:

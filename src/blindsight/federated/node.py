@@ -60,6 +60,7 @@ from blindsight.rounds.run import Load
 from blindsight.sums import HIDING_SCHEMES, KeyGenerator, Terms
 from blindsight.sums import Member as MemberRole
 from blindsight.sums.dphe import layout_of
+from blindsight.sums.generator import Partitions
 from blindsight.sums.messages import Answer, Call, Enrolment, model_digest, read_state, weights_digest, write_state
 from blindsight.sums.scheme import CONTRIBUTE
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
@@ -390,13 +391,23 @@ class KeyGeneratorNode:
         if refused := refused or _outvoted(settings):
             return RunRefusal(tuple(refused), tuple(refused.values()))
         path = self.store.run(terms.run) / "generator"
-        generator = KeyGenerator.load(path) if path.exists() else KeyGenerator(terms, path=path)
+        if path.exists():
+            generator = KeyGenerator.load(path)
+        else:
+            generator = KeyGenerator(
+                terms, partition=self._partition(parties) if terms.traits.cohorts else b"", path=path
+            )
         if generator.terms != terms:
             raise MessageError("this run has begun on other terms.")
         for enrolment in enrolments.values():
             generator.enrol(enrolment)
         setups, seal = generator.setup(), self.store.identity.seal
         return Setups(tuple(seal(setups[name], to=to, purpose=SETUP, run=terms.run) for name, to in parties.items()))
+
+    def _partition(self, parties: Mapping[str, PublicIdentity]) -> bytes:
+        """Return the seed of who is summed with whom; it outlives every run of this key generator."""
+        members = (one.fingerprint.encode() for name, one in parties.items() if name != AGGREGATOR)
+        return Partitions(self.store.path / "partitions").seed(members)
 
     def _check(self, registration: Registration, terms: Terms) -> None:
         if not terms.traits.hides:

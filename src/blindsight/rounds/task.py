@@ -34,6 +34,7 @@ from blindsight.sums.noise import LARGEST_EPSILON, NoisePlan, noised
 from blindsight.sums.scheme import Scheme, find_scheme
 from blindsight.sums.support import BLOCK, Schedule
 from blindsight.sums.terms import group_count, largest_integer, threshold
+from blindsight.sums.twowave import TwoWaveOptions
 
 if TYPE_CHECKING:  # a member learns by what a task makes
     from blindsight.rounds.member import Learner
@@ -161,12 +162,14 @@ class Sums:
         kind = self.traits.options
         return self.options if self.options is not None or kind is None else kind()
 
-    def _for(self, dimension: int, *, dense: bool, noise: bool) -> SchemeOptions | None:
+    def _for(self, dimension: int, *, dense: bool, noise: NoisePlan | None) -> SchemeOptions | None:
         """Return the options of a run whose updates, if `dense`, are not sparse."""
         chosen = self._options
+        if isinstance(chosen, TwoWaveOptions):
+            return chosen if noise is None else replace(chosen, rounds=noise.rounds)
         if not isinstance(chosen, DpheOptions):
             return chosen
-        if noise:
+        if noise is not None:
             if chosen.minimum_per_position > 1:
                 raise InputError(
                     "with noise every number is in every round; got minimum_per_position="
@@ -308,7 +311,7 @@ class Task:
             whole = {"whole": learner.size, "share": share, "always": learner.always}
             dimension = Schedule(learner.size, BLOCK, share, bytes(16), always=learner.always).size
         dense = sums.share is not None or self.noise is not None
-        options = sums._for(dimension, dense=dense, noise=self.noise is not None)
+        options = sums._for(dimension, dense=dense, noise=self.noise)
         self._check_shares(learner, share, options)
         quorum = sums.quorum
         if self.noise is not None:

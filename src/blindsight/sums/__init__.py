@@ -6,13 +6,13 @@
 | every message, and a role's state on disk | `messages` |
 | member, aggregator, key generator | `roles`, `generator` |
 | the round loop, how bytes travel, what it costs | `engine` |
-| what a scheme is (and the plain one), which there are; their mathematics | `scheme`; `masks`, `bfv`, `dphe` |
+| what a scheme is (and the plain one), which there are; their maths | `scheme`; `masks`, `twowave`, `bfv`, `dphe` |
 | how the key generator knows a sum to be one | `mac` |
 | which positions are added in a round; noise | `support`, `noise` |
 | what is protected, from whom | the schemes; `statements` has the sentences |
 """
 
-from blindsight.sums import bfv, masks  # noqa: F401  (they register their schemes)
+from blindsight.sums import bfv, masks, twowave  # noqa: F401  (they register their schemes)
 from blindsight.sums.dphe import DpheOptions
 from blindsight.sums.engine import Engine, Patience, UnansweredError
 from blindsight.sums.generator import KeyGenerator

@@ -292,7 +292,7 @@ class Engine:
             role.open(round, model=model, base=base)
         elif role.model != model:
             raise MessageError(f"round {round} has begun with another model.")
-        elif role.terms.traits.threshold and role.step not in (UNMASK, ""):
+        elif role.terms.traits.threshold and not role.terms.traits.cohorts and role.step not in (UNMASK, ""):
             role.open(round, model=model, base=base, attempt=role.attempt + 1)
         while role.step not in (CONTRIBUTE, UNMASK, ""):
             self._play_step()
@@ -378,6 +378,8 @@ class Engine:
             if self.aggregator.complete:
                 return
             if time.monotonic() > until or self.patience.pause == 0:
+                if self.aggregator.may_end:
+                    return
                 raise UnansweredError(
                     f"too few members have helped to unmask round {self.aggregator.round}; it can still be finished "
                     "when they are back, and in no other way."

@@ -1,30 +1,36 @@
 """The key generator: makes the keys of a run, and opens one checked sum a round (`roles` has what it guarantees)."""
 
 import hashlib
+import hmac
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from blindsight.crypto.sealedbox import seal, unseal
-from blindsight.crypto.signing import SigningKey
-from blindsight.crypto.wire import decode, encode
+from blindsight.crypto.sealedbox import of_low_order, seal, unseal
+from blindsight.crypto.signing import SigningKey, of_small_order
+from blindsight.crypto.wire import Message, Secret, decode, encode
 from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError
-from blindsight.files import AnyPath
+from blindsight.files import AnyPath, as_path
+from blindsight.rng import ByteSource, system_bytes
 from blindsight.sums.messages import (
     RECEIPT_BYTES,
     Answer,
     Enrolment,
     GeneratorState,
+    Key,
     Receipt,
     Refusal,
     Request,
     Roster,
     Setup,
+    framed,
     read_state,
     refuse_to_overwrite,
     state_errors,
+    write_state,
 )
 from blindsight.sums.roles import ANSWER, REQUEST, Record, Role, forget
 from blindsight.sums.scheme import CONTRIBUTE, ForgedError, Opened, Opener, Resources, released_purpose
@@ -41,19 +47,29 @@ class KeyGenerator(Role):
         terms: Terms,
         *,
         key: Any = None,
+        partition: bytes = b"",
         path: AnyPath | None = None,
         resources: Resources | None = None,
         record: Record = forget,
         state: GeneratorState | None = None,
     ) -> None:
-        """Generate all keys and secrets of a run (Algorithm 1 of DPHE, step 1); an existing key pair may be given."""
+        """Generate all keys and secrets of a run (Algorithm 1 of DPHE, step 1); an existing key pair may be given.
+
+        `partition` is the seed of fixed cohorts, for the schemes that have them (`Partitions.seed`).
+        """
         super().__init__(KEY_GENERATOR, terms, path, resources, record)
-        self._opener = self._make_opener(key if state is None else state.private_key)
+        self._opener = self._make_opener(key if state is None else state.private_key or None)
         if state is None:
+            if len(partition) != (32 if terms.traits.cohorts else 0):
+                raise InputError(
+                    f"partition must have {32 if terms.traits.cohorts else 0} bytes under {terms.scheme}; got "
+                    f"{len(partition)}. Partitions.seed gives it."
+                )
             refuse_to_overwrite(path)
-            self._keep(self._new_state())
+            self._keep(self._new_state(partition))
         else:
             self._state = state
+            self._keep_key()  # if it was killed while it made one
         self._key = SigningKey(self._state.seed)
 
     @classmethod
@@ -78,11 +94,22 @@ class KeyGenerator(Role):
             raise MessageError("someone who does not take part wants to enrol.")
         if enrolment.terms != self.terms.digest:
             raise PrivacyError(f"{enrolment.party!r} agreed to other terms than the key generator was asked for.")
+        if of_small_order(enrolment.key):
+            raise MessageError(
+                f"the signing key of {enrolment.party!r} is of small order: its signatures fit anything."
+            )
+        paired = self.terms.traits.cohorts and enrolment.party != AGGREGATOR
+        if len(enrolment.exchange) != (32 if paired else 0):
+            raise MessageError(f"{enrolment.party!r} enrols with an exchange key of {len(enrolment.exchange)} bytes.")
+        if paired and of_low_order(enrolment.exchange):
+            raise MessageError(f"the exchange key of {enrolment.party!r} is of low order.")
         keys = dict(zip(parties, self._state.keys, strict=True))
-        if keys[enrolment.party] not in (b"", enrolment.key):
+        exchange = dict(zip(parties, self._state.exchange or (b"",) * len(parties), strict=True))
+        known = keys[enrolment.party], exchange[enrolment.party]
+        if known not in ((b"", b""), (enrolment.key, enrolment.exchange)):
             raise MessageError(f"{enrolment.party!r} has enrolled with another key already.")
-        keys[enrolment.party] = enrolment.key
-        self._keep(replace(self._state, keys=tuple(keys.values())))
+        keys[enrolment.party], exchange[enrolment.party] = enrolment.key, enrolment.exchange
+        self._keep(replace(self._state, keys=tuple(keys.values()), exchange=tuple(exchange.values())))
 
     @property
     def roster(self) -> Roster:
@@ -93,7 +120,8 @@ class KeyGenerator(Role):
         if self.terms.keyed:
             keys[KEY_GENERATOR] = self._key.public
         digest = hashlib.sha256(state.encryption_key).digest() if state.encryption_key else b""
-        return Roster(self.terms, keys, digest, state.generation)
+        exchange = zip(self.terms.members, state.exchange, strict=False) if state.partition else ()
+        return Roster(self.terms, keys, digest, state.generation, dict(exchange), state.partition)
 
     def setup(self) -> dict[str, bytes]:
         """Return the set-up of every member and of the aggregator (Algorithm 1 of DPHE, step 2).
@@ -201,7 +229,6 @@ class KeyGenerator(Role):
         """
         why = str(reason) if isinstance(reason, BlindsightError) else f"of a {type(reason).__name__}."
         entry, forged = f"round {request.round}: nothing was released, because {why}", isinstance(reason, ForgedError)
-        opener = self._make_opener(None) if forged else self._opener
         sentence = (
             f"nothing of round {request.round} is released, and it is over: this is not the sum of enough contributors "
             "of this round, or a part of it overflowed or was forged. Begin a new round."
@@ -210,10 +237,19 @@ class KeyGenerator(Role):
         state = replace(self._state, round=request.round, answer=answer)
         if forged:
             entry += " The key is used up, and there is a new one."
-            state = replace(state, **_key_pair(opener), generation=state.generation + 1, void=request.round)
+            used_up = {**_key_pair(None), "generation": state.generation + 1, "void": request.round}
+            state = replace(state, **used_up)
         self._keep(replace(state, log=(*state.log, entry)))
-        self._opener = opener
+        if forged:  # the old key is void, also if no new one can be made
+            self._opener = None
+            self._opener = self._make_opener(None)
+            self._keep_key()
         return answer
+
+    def _keep_key(self) -> None:
+        """Keep the key pair where the state has none."""
+        if self._opener is not None and not self._state.private_key:
+            self._keep(replace(self._state, **_key_pair(self._opener)))
 
     def _refusal(self, request: Request, sentence: str, *, renewed: bool = False) -> bytes:
         refusal = Refusal(request.run, request.round, request.attempt, renewed, sentence)
@@ -228,7 +264,7 @@ class KeyGenerator(Role):
         kind = self.terms.traits.opener
         return None if kind is None else kind(self.terms, key, self.resources)
 
-    def _new_state(self) -> GeneratorState:
+    def _new_state(self, partition: bytes) -> GeneratorState:
         members, source = self.terms.members, self.resources.source
 
         def secret() -> bytes:
@@ -243,7 +279,49 @@ class KeyGenerator(Role):
             offsets=tuple(secret() for _ in members),
             channel=secret(),
             keys=(b"",) * (len(members) + 1),
+            partition=partition,
         )
+
+
+class PartitionState(Message, name="sums/partition-state.1"):
+    """The secret of all partitions, and the digests of the sets of members that have had one."""
+
+    secret: Key
+    sets: tuple[bytes, ...] = ()
+
+
+class Partitions(Secret):
+    """Draws who is summed with whom: one partition for a set of members, whatever runs they make.
+
+    The seed follows from a secret of the key generator and the members' fingerprints. So neither names of runs nor
+    terms nor restarts draw again; another set of members does, and no more than `most` sets get a partition.
+    """
+
+    def __init__(self, path: AnyPath | None = None, *, most: int = 16, source: ByteSource = system_bytes) -> None:
+        """Go on with the secret at `path`, or make one there; without a path it lives as long as this object."""
+        self._path, self.most = path, most
+        if path is not None and as_path(path).exists():
+            self._state = read_state(path, PartitionState)
+        else:
+            self._keep(PartitionState(source(32)))
+
+    def seed(self, fingerprints: Iterable[bytes]) -> bytes:
+        """Return the seed for members with these fingerprints of their long-term keys."""
+        members = framed(*sorted(set(fingerprints)))
+        digest, state = hashlib.sha256(members).digest(), self._state
+        if digest not in state.sets:
+            if len(state.sets) >= self.most:
+                raise PrivacyError(
+                    f"{len(state.sets)} sets of members have had a partition, and one more would let a server choose "
+                    "among them. Make a new key generator and tell all members why."
+                )
+            self._keep(replace(state, sets=(*state.sets, digest)))
+        return hmac.digest(state.secret, framed(b"partition", members), "sha256")
+
+    def _keep(self, state: PartitionState) -> None:
+        if self._path is not None:
+            write_state(self._path, state)
+        self._state = state
 
 
 def _key_pair(opener: Opener | None) -> dict[str, Any]:

@@ -218,6 +218,11 @@ class MaskMember(MemberPart):
     steps: ClassVar[Names] = STEPS
     _cached: tuple[bytes, Peers] | None = None
 
+    @classmethod
+    def needed(cls, terms: Terms) -> int:
+        """Return how many members the sum of a round needs: more than two thirds of those that are asked."""
+        return max(terms.minimum, threshold(terms.asked))
+
     def answer(self, call: Call, integers: Integers | None, secrets: bytes) -> tuple[bytes, bytes]:
         turn = call.round, call.attempt
         if call.step == ADVERTISE:
@@ -240,6 +245,11 @@ class MaskMember(MemberPart):
             return super().begins(step, turn, secrets)
         kept = decode(secrets, RoundSecrets)
         return (kept.round, kept.attempt) == turn and not kept.directory
+
+    def missing(self, call: Call, secrets: bytes) -> int:
+        if call.step != UNMASK:
+            return 0
+        return len(self._group((call.round, call.attempt))) - len(decode(secrets, RoundSecrets).survivors)
 
     def _drawn(self, turn: Turn) -> RoundSecrets:
         channel, mask, seed = (self.resources.source(SECRET_BYTES) for _ in range(3))
@@ -378,6 +388,10 @@ class MaskAdder(Adder):
         self._of = {name: group for group in self._groups for name in group.names}
         self._advertised: dict[str, bytes] = {}
         self._opened: Opened | None = None
+        self._ahead: dict[str, bytes] = {}  # what members have sent for the next round
+
+    def carried(self, turn: Turn) -> Mapping[str, bytes]:
+        return self._ahead if (self.turn[0] + 1, 0) == turn else {}
 
     def follow(self, ahead: Mapping[str, bytes]) -> None:
         self._advertised = {name: reply for name, reply in ahead.items() if name in self._of}
@@ -435,7 +449,7 @@ class MaskAdder(Adder):
         else:
             group.reveals[member], ahead = checked
             if self._fits_ahead(member, ahead):
-                self.ahead[member] = ahead
+                self._ahead[member] = ahead
 
     def close(self, step: str, heard: Names) -> Names:
         there = self._there(step, heard)
@@ -572,8 +586,12 @@ def add_masks(vector: Residues, masks: Iterable[tuple[bytes, bytes, bool]]) -> N
     HKDF-SHA256 (RFC 5869) turns a secret and its context into an AES-256 key, whose counter stream is the mask:
     uniform modulo 2^b, so that the masked number is uniform, whatever it hides.
     """
-    streams = [(Cipher(AES256(derive(secret, context)), CTR(bytes(16))).encryptor(), plus)
-               for secret, context, plus in masks]  # fmt: skip
+    add_streams(vector, [(derive(secret, context), plus) for secret, context, plus in masks])
+
+
+def add_streams(vector: Residues, keys: Iterable[tuple[bytes, bool]]) -> None:
+    """Add to a vector, in place, the counter stream of each AES-256 key, or subtract it where the second is false."""
+    streams = [(Cipher(AES256(key), CTR(bytes(16))).encryptor(), plus) for key, plus in keys]
     buffer, size = bytearray(_CHUNK + 16), _CHUNK // vector.itemsize
     for start in range(0, vector.size, size):
         part = vector[start : start + size]

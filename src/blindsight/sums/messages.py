@@ -26,7 +26,7 @@ import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, TypeVar
@@ -34,6 +34,7 @@ from typing import Annotated, Any, BinaryIO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from blindsight.crypto.permutation import derive_permutation
 from blindsight.crypto.signing import SigningKey, verify
 from blindsight.crypto.wire import HEADER_BYTES, MAX_BYTES, Limit, M, Message, announced_bytes, decode, encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError, VersionError
@@ -45,21 +46,27 @@ Names = tuple[str, ...]
 RECEIPT_BYTES = 4096
 
 
-class Enrolment(Message, name="sums/enrolment.1"):
-    """A party agrees to the terms with this digest, and makes known the key that verifies its signatures."""
+class Enrolment(Message, name="sums/enrolment.2"):
+    """A party agrees to the terms with this digest, and makes known the key that verifies its signatures.
+
+    `exchange` is an X25519 key, fresh for the run, of a member of a scheme with fixed cohorts; else empty.
+    """
 
     party: Name
     terms: Digest
     key: Key
+    exchange: Key = b""
 
 
-class RosterMessage(Message, name="sums/roster.1"):
+class RosterMessage(Message, name="sums/roster.2"):
     """See `Roster`; keys stand in the order of the members, then the aggregator's and the key generator's."""
 
     terms: bytes
     keys: tuple[bytes, ...]
     encryption_key: Digest
     generation: int
+    exchange: tuple[bytes, ...]
+    partition: Digest
 
 
 class Setup(Message, name="sums/setup.1"):
@@ -168,7 +175,7 @@ class MemberState(Message, name="sums/member-state.1"):
     missed: int = 0
 
 
-class GeneratorState(Message, name="sums/generator-state.1"):
+class GeneratorState(Message, name="sums/generator-state.2"):
     """What the key generator must remember; `round` is the last one it was asked to open, `answer` what it answered.
 
     A forged sum uses up the key: the next `generation` begins, and `void` is the round that was forged.
@@ -183,6 +190,8 @@ class GeneratorState(Message, name="sums/generator-state.1"):
     offsets: tuple[bytes, ...]
     channel: Key
     keys: tuple[bytes, ...]
+    exchange: tuple[bytes, ...] = ()
+    partition: Digest = b""
     generation: int = 0
     void: int = -1
     round: int = -1
@@ -191,7 +200,7 @@ class GeneratorState(Message, name="sums/generator-state.1"):
 
 
 class RoundBegun(Message, name="sums/round-begun.1"):
-    """First record of an aggregator's journal; `early` members sent `ahead` in the round before (`masks`)."""
+    """First record of an aggregator's journal; of the `early` members the adder before carried `ahead`."""
 
     terms: bytes
     seed: Key
@@ -212,12 +221,17 @@ class StepClosed(Message, name="sums/step-closed.1"):
 
 @dataclass(frozen=True, eq=False)
 class Roster:
-    """Who takes part in a run, and by which signature each is known; `encryption_key` is the digest of the scheme's."""
+    """Who takes part in a run, and by which signature each is known; `encryption_key` is the digest of the scheme's.
+
+    In schemes with fixed cohorts also the X25519 key of each member, and the seed of the `partition`.
+    """
 
     terms: Terms
     keys: Mapping[str, bytes]
     encryption_key: bytes = b""
     generation: int = 0
+    exchange: Mapping[str, bytes] = field(default_factory=dict)
+    partition: bytes = b""
 
     def __post_init__(self) -> None:
         expected = {*self.terms.members, AGGREGATOR, *((KEY_GENERATOR,) if self.terms.keyed else ())}
@@ -225,6 +239,25 @@ class Roster:
             raise InputError(f"a roster has a key for each party; wrong: {', '.join(sorted(wrong))}.")
         if any(len(key) != 32 for key in self.keys.values()):
             raise InputError("the key that verifies a party's signatures has 32 bytes.")
+        paired = set(self.terms.members) if self.terms.traits.cohorts else set[str]()
+        if set(self.exchange) != paired or any(len(key) != 32 for key in self.exchange.values()):
+            raise InputError(f"a roster of {self.terms.scheme} has {len(paired)} exchange keys of 32 bytes.")
+        if len(self.partition) != (32 if paired else 0):
+            raise InputError("the seed of a partition has 32 bytes.")
+
+    @cached_property
+    def cohorts(self) -> tuple[Names, ...]:
+        """Who is summed with whom, for the whole run; only schemes with fixed cohorts have them."""
+        if not self.partition:
+            raise InputError(f"a run of {self.terms.scheme} has no fixed cohorts.")
+        members, count = sorted(self.terms.members), len(self.terms.group_sizes)
+        order = derive_permutation(self.partition, size=len(members), use="cohorts", round=0)
+        places = order.forward(np.arange(len(members)))
+        return tuple(tuple(sorted(members[i] for i in places[first::count].tolist())) for first in range(count))
+
+    def cohort(self, name: str) -> Names:
+        """Return the cohort of a member, in the order of names."""
+        return next(names for names in self.cohorts if name in names)
 
     @cached_property
     def digest(self) -> bytes:
@@ -233,7 +266,10 @@ class Roster:
     def to_bytes(self) -> bytes:
         parties = (*self.terms.members, AGGREGATOR, KEY_GENERATOR)
         keys = tuple(self.keys.get(party, b"") for party in parties)
-        return encode(RosterMessage(self.terms.to_bytes(), keys, self.encryption_key, self.generation))
+        exchange = tuple(self.exchange.get(member, b"") for member in self.terms.members) if self.exchange else ()
+        return encode(
+            RosterMessage(self.terms.to_bytes(), keys, self.encryption_key, self.generation, exchange, self.partition)
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes, *, expected: Terms) -> "Roster":
@@ -244,7 +280,8 @@ class Roster:
         parties = (*expected.members, AGGREGATOR, KEY_GENERATOR)
         try:
             keys = {party: key for party, key in zip(parties, message.keys, strict=True) if key}
-            return cls(expected, keys, message.encryption_key, message.generation)
+            exchange = dict(zip(expected.members, message.exchange, strict=True)) if message.exchange else {}
+            return cls(expected, keys, message.encryption_key, message.generation, exchange, message.partition)
         except ValueError as error:
             raise MessageError(f"the roster is not one: {error}") from None
 
@@ -307,6 +344,11 @@ def _numbers_digest(array: NDArray[Any]) -> bytes:
     numbers = array.astype("<f8").ravel() + 0.0  # zero has one sign
     numbers[np.isnan(numbers)] = np.nan
     return hashlib.sha256(f"{array.shape}:".encode() + numbers.tobytes()).digest()
+
+
+def framed(*parts: bytes) -> bytes:
+    """Return parts in one string that no other parts give."""
+    return b"".join([len(part).to_bytes(4, "big") + part for part in parts])
 
 
 # On disk

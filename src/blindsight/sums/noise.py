@@ -4,7 +4,8 @@
 of them, is (epsilon, delta)-differentially private for one *unit*: a record of one member, or all that one member
 contributes. Neighbours are runs in which the unit counts or has zero in its place (add/remove; how many units there
 are is public). It holds against the server together with c members that tell it their shares, and for every choice of
-up to d members that drop out of a sum, since m = n - d - c other shares are in each. (Where the server sees sums of
+up to d members that drop out of a sum, since m = n - d - c other shares are in each. (Under two waves a server that
+lies can open sums of m = h honest members, and d is n - c - h: `uncounted`.) (Where the server sees sums of
 groups of members, m counts those in the smallest group.) It takes that members never open a
 sum of fewer than n - d contributions, open each round once, and that the way to the sum shows nothing but the sum. So
 a member compares a plan with the terms that it signs (`NoisePlan.check`) before it contributes.
@@ -83,6 +84,7 @@ from blindsight.sums.masks import colluders as colluders_of
 from blindsight.sums.scheme import find_scheme
 from blindsight.sums.statements import HIDDEN_BY_NOISE, line, lines
 from blindsight.sums.terms import Terms
+from blindsight.sums.twowave import TwoWaveOptions, cohort_parameters
 
 Array = NDArray[np.float64]
 NoiseUnit = Literal["record", "member"]
@@ -256,9 +258,9 @@ class NoisePlan:
             return replace(
                 self,
                 members=len(terms.members),
-                drop_outs=len(terms.members) - terms.minimum,
-                colluders=max(self.colluders, withstood(terms)),
-                groups=len(terms.groups(0)),
+                drop_outs=uncounted(terms, most := max(self.colluders, withstood(terms))),
+                colluders=most,
+                groups=len(terms.group_sizes),
                 dimension=terms.dimension,
                 largest=terms.max_integer,
             )
@@ -270,10 +272,9 @@ class NoisePlan:
 
         `colluders` is the least number that the plan must count on; None is what the scheme withstands (`withstood`).
         """
-        planned = self.members - self.drop_outs
         differ = {
             "members": (self.members, len(terms.members)),
-            "groups": (self.groups, len(terms.groups(0))),
+            "groups": (self.groups, len(terms.group_sizes)),
             "dimension": (self.dimension, terms.dimension),
             "largest": (self.largest, terms.max_integer),
             "fraction_bits": (0, terms.fraction_bits),
@@ -281,8 +282,14 @@ class NoisePlan:
             "whole": (0, terms.whole),
         }
         wrong = [f"{name} is {found}, planned {want}" for name, (want, found) in differ.items() if want != found]
-        if terms.minimum < planned:
-            wrong.append(f"sums of {terms.minimum} are opened, planned {planned}")
+        try:
+            least = len(terms.members) - uncounted(terms, max(self.colluders, withstood(terms)))
+        except InputError as error:
+            raise PrivacyError(f"the noise of this run proves nothing: {error}") from None
+        if least < (planned := self.members - self.drop_outs):
+            wrong.append(f"sums of {least} are opened, planned {planned}")
+        if isinstance(terms.options, TwoWaveOptions) and terms.options.rounds > self.rounds:
+            wrong.append(f"rounds is {terms.options.rounds}, planned {self.rounds}")
         if terms.sparse and layout_of(terms).counting:
             wrong.append("a part of a sum can be withheld, which tells of contributions without noise")
         if self.colluders < (least := withstood(terms) if colluders is None else colluders):
@@ -362,7 +369,20 @@ class NoisePlan:
 
 def withstood(terms: Terms) -> int:
     """Return how many members may collude with the server in the smallest group, by the statement of the scheme."""
-    return min(map(colluders_of, map(len, terms.groups(0)))) if terms.traits.threshold else 0
+    return min(map(colluders_of, terms.group_sizes)) if terms.traits.threshold else 0
+
+
+def uncounted(terms: Terms, colluders: int) -> int:
+    """Return how many members' shares of noise may be missing from a sum, besides those of so many colluders.
+
+    Under two waves a lying server can open sums of h honest members: fewer than drop-outs alone would leave.
+    """
+    members = len(terms.members)
+    if not terms.traits.cohorts:
+        return members - terms.minimum
+    found = [replace(cohort_parameters(terms, size), colluders=colluders) for size in terms.group_sizes]
+    smallest = min(terms.group_sizes)
+    return members - (min(one.honest for one in found) + colluders) * members // smallest
 
 
 def sum_distance(sigma: float, shares: int) -> float:

@@ -11,8 +11,10 @@ They exchange bytes.
   give two updates other than zero from one model. An aggregator that signs zeros in the place of a sum and asks again
   learns from who answers which updates were nothing but zeros.) Under a keyed scheme there is one attempt at a round.
   Under masks it takes part in another attempt, with the same update and new masks, until it has revealed shares; then
-  the round is over for it. It stops when more members may have been missing from sums than the terms allow; of a sum
-  that it was not shown it assumes the worst.
+  the round is over for it. In schemes with fixed cohorts it remembers no models, for nothing rests on them. It stops
+  when more members may have been missing from sums than the terms allow. Under masks it counts those missing from the
+  sets that it has revealed shares for; under a keyed scheme the key generator signs who was in a sum, and of one that
+  it was not shown a member assumes the worst.
 - The *key generator* opens a round at most once, for signed receipts of enough members that name the same model, and
   only what it can check to be their sum (`mac`). Asked again for that round it gives the recorded answer, whatever
   comes with the request. What fails uses up a round for which a member has signed, and gets one sentence, whatever the
@@ -120,7 +122,7 @@ class Role(Secret):
             raise MessageError(f"the set-up is not for {self.name!r} as it enrolled.")
         if known and known != setup:
             before = Roster.from_bytes(decode(known, Setup).roster, expected=self.terms)
-            if roster.generation <= before.generation or roster.keys != before.keys:
+            if not self.terms.keyed or roster.generation <= before.generation or roster.keys != before.keys:
                 raise MessageError(f"{self.name!r} was already set up, differently.")
         return message, roster
 
@@ -147,7 +149,8 @@ class Member(Role):
         if state is None:
             refuse_to_overwrite(path)
             seed = SigningKey.generate(self.resources.source).secret_bytes()
-            self._keep(MemberState(terms.to_bytes(), name, seed))
+            secrets = terms.traits.member.prepared(self.resources.source)
+            self._keep(MemberState(terms.to_bytes(), name, seed, secrets=secrets))
         else:
             self._state = state
         self._key = SigningKey(self._state.seed)
@@ -164,14 +167,21 @@ class Member(Role):
     def roster(self) -> Roster:
         return self._part.roster
 
+    def enrolment(self) -> bytes:
+        if self._state.setup:
+            exchange = self.roster.exchange.get(self.name, b"")
+        else:
+            exchange = self.terms.traits.member.exchange_key(self._state.secrets)
+        return encode(Enrolment(self.name, self.terms.digest, self._key.public, exchange))
+
     def accept(self, setup: bytes) -> None:
         """Receive the roster and the secrets that are for this member (Algorithm 1 of DPHE, step 2)."""
         self._record(setup)
         message, roster = self._read_setup(setup, self._state.setup)
         if setup == self._state.setup:
             return
-        self._make_part(message, roster)  # refuses keys that do not fit
-        state = replace(self._state, setup=setup, secrets=b"")
+        part = self._make_part(message, roster)  # refuses keys that do not fit
+        state = replace(self._state, setup=setup, secrets=part.begun(self._state.secrets))
         if state.round == message.void and state.over:  # nothing of that round was opened
             state = replace(state, answered=state.answered[:-32], asked=b"settled", sent=b"")
         self._keep(state)
@@ -210,9 +220,9 @@ class Member(Role):
             secrets=secrets,
             proposal=proposal or (state.proposal if message.round == state.round else b""),
             over=last,
-            missed=self._missed(message.round),
+            missed=self._missed(message.round) + self._part.missing(message, state.secrets),
         )
-        if last:
+        if last and not self.terms.traits.cohorts:
             state = replace(state, answered=(state.answered + (self._learned(message) or bytes(32)))[-32 * _MODELS :])
         self._keep(state)
         return sent
@@ -249,11 +259,13 @@ class Member(Role):
             raise MessageError("the digest of a model has 32 bytes.")
         if self.name not in self.terms.sampled(call.round):
             raise PrivacyError(f"the terms of the run do not ask {self.name!r} in round {call.round}.")
+        if call.attempt and self.terms.traits.cohorts:
+            raise PrivacyError(f"{self.terms.scheme} has one attempt at a round; got attempt {call.attempt}.")
         if turn < (state.round, state.attempt):
             raise MessageError(
                 f"the call to round {call.round} comes too late: {self.name!r} is in round {state.round}."
             )
-        if call.model and self._learned(call) in _split(state.answered):
+        if call.model and not self.terms.traits.cohorts and self._learned(call) in _split(state.answered):
             raise PrivacyError(f"{self.name!r} has answered this model before, and learns from a model once.")
         if turn == (state.round, state.attempt):
             if part.steps.index(call.step) != part.steps.index(state.step) + 1:
@@ -269,11 +281,14 @@ class Member(Role):
             )
 
     def _missed(self, round: int) -> int:
-        """Return how many members may have been missing before a round: as many as can, where no answer was seen."""
+        """Return how many members may have been missing before a round.
+
+        Members that open a sum themselves know. Under a keyed scheme it is as many as can, where no answer was seen.
+        """
         state, terms = self._state, self.terms
-        if not state.over or state.asked == b"settled" or round <= state.round:
+        if not state.over or state.asked == b"settled" or round <= state.round or terms.traits.threshold:
             return state.missed
-        return state.missed + terms.asked - (terms.needed if len(terms.groups(state.round)) == 1 else terms.minimum)
+        return state.missed + terms.asked - terms.minimum
 
     def read(self, answer: bytes, round: int) -> Outcome:
         """Read the signed answer of a round: the sum, and where this member's update is part of it."""
@@ -285,13 +300,13 @@ class Member(Role):
     def settle(self, answer: bytes, round: int) -> Outcome:
         """Read the answer of this member's last round, note absences; forget the model if nothing came of it."""
         outcome, state = self.read(answer, round), self._state
-        if round != state.round or not state.over or state.asked == b"settled":
+        if self.terms.traits.cohorts or round != state.round or not state.over or state.asked == b"settled":
             return outcome
-        missed = state.missed + self.terms.asked - len(outcome.members)
+        unseen = 0 if self.terms.traits.threshold else self.terms.asked - len(outcome.members)
         zeros = outcome.integers.size and not outcome.integers.any()  # a brief answer is not of zeros
         again = zeros and (self.terms.keyed or self._had_no_update())  # an aggregator may sign any sum
         answered = state.answered[:-32] if again else state.answered
-        self._keep(replace(state, missed=missed, answered=answered, asked=b"settled", sent=b""))
+        self._keep(replace(state, missed=state.missed + unseen, answered=answered, asked=b"settled", sent=b""))
         return outcome
 
     def _had_no_update(self) -> bool:
@@ -410,6 +425,11 @@ class Aggregator(Role):
         return not self.step or self._begun.suffices(self.step, tuple(sorted(self._heard)))
 
     @property
+    def may_end(self) -> bool:
+        """Return True if the present step can be ended without those who have not answered."""
+        return not self.step or self._begun.may_end(self.step, tuple(sorted(self._heard)))
+
+    @property
     def contributors(self) -> tuple[str, ...]:
         return tuple(sorted(self._receipts))
 
@@ -439,8 +459,7 @@ class Aggregator(Role):
         if (round, attempt) <= self._turn or round < 0:
             raise InputError(f"rounds count up from 0: after round {self.round} there is no round {round}.")
         before = self._adder
-        follows = before is not None and (before.turn[0] + 1, 0) == (round, attempt)
-        early = before.ahead if before is not None and follows else {}
+        early = {} if before is None else before.carried((round, attempt))
         begun = replace(self._state, round=round, attempt=attempt, model=model, base=base)
         self._open(replace(begun, early=tuple(early), ahead=tuple(early.values())))
 
@@ -451,7 +470,7 @@ class Aggregator(Role):
         adder.follow(dict(zip(begun.early, begun.ahead, strict=True)))
         self._keep(begun)
         self._adder, self._receipts = adder, {}
-        self._begin(adder.steps[0], self.terms.sampled(begun.round))
+        self._begin(adder.steps[0], adder.asked(self.terms.sampled(begun.round)))
 
     def _begin(self, step: str, expected: tuple[str, ...]) -> None:
         self.step, self._expected, self._heard = step, expected, {}
@@ -460,9 +479,10 @@ class Aggregator(Role):
 
     def calls(self, notes: Mapping[str, bytes] | None = None, only: Collection[str] | None = None) -> dict[str, bytes]:
         """Return the signed call of the present step for each member (of `only` these) that has not answered it."""
-        told, notes = self._begun.bodies(self.step, self._expected), notes or {}
+        asked, notes = self.awaited if only is None else tuple(only), notes or {}
+        told = self._begun.bodies(self.step, asked)
         readers: dict[tuple[bytes, bytes], list[str]] = {}
-        for name in self.awaited if only is None else only:
+        for name in asked:
             readers.setdefault((told.get(name, b""), notes.get(name, b"")), []).append(name)
         calls: dict[str, bytes] = {}
         for (body, note), names in readers.items():  # what is for several members is signed once
@@ -620,8 +640,8 @@ def read_answer(roster: Roster, answer: bytes, round: int) -> tuple[Answer, Inte
     _, message = roster.open(answer, Answer, authors=[author])
     if message.round != round:
         raise MessageError(f"the answer is not for round {round} of this run.")
-    if not set(message.members) <= set(roster.terms.members):
-        raise MessageError("the answer names members that do not take part.")
+    if list(message.members) != sorted(set(message.members) & set(roster.terms.sampled(round))):
+        raise MessageError("the answer names members twice, out of order, or that were not asked.")
     if not message.sums and not roster.terms.keyed:
         return message, np.empty(0, dtype=np.int64)
     return message, roster.terms.read_sums(message.sums, len(message.members))

@@ -89,6 +89,29 @@ class MemberPart(ABC):
         self.name, self.roster, self.terms = name, roster, roster.terms
         self.setup, self.resources, self.vouch = setup, resources, vouch
 
+    @classmethod
+    def needed(cls, terms: "Terms") -> int:
+        """Return how many members the sum of a round needs."""
+        return terms.minimum
+
+    @classmethod
+    def prepared(cls, source: ByteSource) -> bytes:
+        """Return the secrets that a member has before set-up: by default none."""
+        return b""
+
+    @classmethod
+    def exchange_key(cls, secrets: bytes) -> bytes:
+        """Return the public key that a member enrols with, besides that of its signatures: by default none."""
+        return b""
+
+    def begun(self, secrets: bytes) -> bytes:
+        """Return the secrets that a member has after set-up."""
+        return b""
+
+    def missing(self, call: "Call", secrets: bytes) -> int:
+        """Return how many members are missing from the sum that a call opens, where members open it themselves."""
+        return 0
+
     def begins(self, step: str, turn: Turn, secrets: bytes) -> bool:
         """Tell whether an attempt at a round may begin with this step."""
         return step == self.steps[0]
@@ -126,11 +149,18 @@ class Adder(ABC):
         self.resources, self.model = resources, b""
         self.members: tuple[str, ...] = ()  # whose contributions are in the sum
         self.ciphertexts: dict[str, int] = {}  # how many each sent, and how many are to be decrypted
-        self.ahead: dict[str, bytes] = {}  # what members have sent for the next round
+
+    def carried(self, turn: Turn) -> Mapping[str, bytes]:
+        """Return what the adder of this later turn has to know of this one, by member: by default nothing."""
+        return {}
 
     def follow(self, ahead: Mapping[str, bytes]) -> None:
-        """Take over what members sent for this round in the one before: by default nothing."""
+        """Take over what the adder before carried: by default nothing."""
         return
+
+    def asked(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return which of the members that the terms ask in this round are asked: by default all."""
+        return names
 
     def already(self, step: str) -> tuple[str, ...]:
         """Return the members whose answer to a step is there before they are asked."""
@@ -156,6 +186,10 @@ class Adder(ABC):
     def suffices(self, step: str, heard: tuple[str, ...]) -> bool:
         """Tell whether a step could be ended with these members."""
         return len(heard) >= self.terms.minimum
+
+    def may_end(self, step: str, heard: tuple[str, ...]) -> bool:
+        """Return True if a step can be ended, well or not, when those who have not answered are waited for no more."""
+        return self.suffices(step, heard)
 
     def require(self, there: int, needed: int) -> None:
         if there < needed:
@@ -206,7 +240,10 @@ class Scheme:
     packed : of the sparse schemes: as many weights as a plaintext holds are sent together, so updates should be sparse
         in whole blocks.
     threshold : no key generator opens a sum, more than two thirds of the members do, together. So each knows whether it
-        helped to open a sum; and a round in which too few did can be tried again, with new secrets.
+        helped to open a sum, and who was missing from it; and a round in which too few did can be tried again, with new
+        secrets.
+    cohorts : who is summed with whom is fixed for the run, by the roster (`Roster.cohorts`), where every member has an
+        X25519 key, too. There is one attempt at a round, and members may learn from a model again.
     requires : a module of an optional extra without which it cannot run.
     """
 
@@ -221,6 +258,7 @@ class Scheme:
     sparse: bool = False
     packed: bool = False
     threshold: bool = False
+    cohorts: bool = False
     requires: str = ""
 
     @property
@@ -257,6 +295,7 @@ MASK_WAVES = 5
 
 _REASONS = {
     "masks": "nobody holds a key that opens an update, and every number that is opened is a sum over all contributors",
+    "two-wave-masks": "as masks, with keys for the whole run: a member is asked twice in a round",
     "bfv": "a member is asked once in a round; a key generator that does not collude with the aggregator opens the sum",
     "dphe": "the paper's protocol; members choose what they send, so weights that too few changed are withheld",
     "block-dphe": "the paper's protocol with blocks of weights; those that too few members changed are withheld",

@@ -13,6 +13,7 @@
 | `block-dphe` | the same with a block of weights per plaintext | changed blocks | the key generator |
 | `bfv` | lattice encryption | everything | the key generator |
 | `masks` | masks that cancel in the sum (Bonawitz et al. 2017) | everything | nobody alone |
+| `two-wave-masks` | the same, with keys for the whole run: two messages a round | everything | nobody alone |
 
 The key generator could, if somebody broke the protocol and showed it a contribution. All schemes add the same integers
 (`Terms`), so they give the same sum bit for bit. The roles exchange only bytes, over the same engine as across machines
@@ -33,7 +34,7 @@ from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.statement import PrivacyStatement
 from blindsight.sums.engine import OPEN, Cost, Engine, Handler, LocalTransport, Meter, Parts, Patience, Transit
-from blindsight.sums.generator import KeyGenerator
+from blindsight.sums.generator import KeyGenerator, Partitions
 from blindsight.sums.roles import Aggregator, Member, Record, RefusedError, forget
 from blindsight.sums.scheme import CONTRIBUTE, Resources, SchemeOptions, find_scheme
 from blindsight.sums.statements import statement
@@ -97,7 +98,14 @@ class Session:
             return forget if record is None else partial(record, party)
 
         with meter.working(KEY_GENERATOR, "set up"):
-            self.generator = KeyGenerator(terms, key=key, resources=self.resources, record=views(KEY_GENERATOR))
+            cohorts = Partitions(source=self.resources.source) if terms.traits.cohorts else None
+            self.generator = KeyGenerator(
+                terms,
+                key=key,
+                partition=cohorts.seed(name.encode() for name in terms.members) if cohorts else b"",
+                resources=self.resources,
+                record=views(KEY_GENERATOR),
+            )
         self.aggregator = Aggregator(terms, resources=self.resources, record=views(AGGREGATOR))
         self.members = {
             name: Member(name, terms, resources=self.resources, record=views(name)) for name in terms.members

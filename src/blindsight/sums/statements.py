@@ -26,6 +26,10 @@ LINES: dict[str, str] = {
     "took-part-shards": "that a member took part, and how many shards it needed",
     "spoilt-round": "the round itself: a member that sends a wrong tag, or numbers out of range, spoils it and costs "
     "the key, and nobody can tell which member it was",
+    "spoilt-waves": "the round itself: a member that sends shares that cannot be used spoils it and sits out the next "
+    "ones; one that sends a wrong upload spoils it and is not found; an aggregator may give out any numbers as the sum",
+    "later-rounds": "later rounds of a member from a thief of its state; earlier ones stay hidden, as keys are stepped",
+    "new-cohorts": "who is summed with whom, in a new run of other members: it has other cohorts",
     "spoilt-run": "the run itself: a member that sends wrong shares or a wrong upload spoils a round, after which "
     "members refuse its model and a new run must begin; and an aggregator may give out any numbers as the sum",
     "plain-indices": "from the aggregator: the plain indices of a member that sent every block anyone sent, because "
@@ -66,6 +70,21 @@ LINES: dict[str, str] = {
     "masks-aggregator": "the aggregator and the network may lie, forge, lose and repeat as they like: a round is "
     "unmasked once at most, for one set of contributors and one model; with up to c = {lying} members of a group of "
     "{size} (2t > n + c, t - c >= 2) the aggregator opens sums of {others} other members at least",
+    "waves-aggregator": "the aggregator and the network may lie, forge, lose and repeat as they like: with up to c = "
+    "{lying} members of a cohort of {size} (2t > n + c, t > c) the aggregator opens one sum a round, of one model and "
+    "h = {honest} other members at least, or none (docs/proofs/masks.md)",
+    "waves-all-in-one": "if all members that collude are in one cohort of {size}, {most} of them still leave two "
+    "others in every sum",
+    "waves-run": "of the whole run, {lying} of {members} members may collude: the key generator draws the {cohorts} "
+    "cohorts, and one has more than its c = {most} of them with a probability of {odds:.1g}",
+    "waves-drop-outs": "a round is lost only if more than d = {drop_outs} members of a cohort of {size} are missing or "
+    "lie, both waves together; more liars can stop the run, and learn nothing by it",
+    "waves-absences": "fewer than twice as many members as it has counted as missing can be singled out from the sums "
+    "of a run by who is missing",
+    "waves-generator": "the key generator vouches for every member's keys and fixes the cohorts; one that lies "
+    "together with the aggregator breaks the masks",
+    "waves-hardness": "gap Diffie-Hellman on Curve25519, SHA-256 as a random oracle, AES-256; Ed25519 signatures, "
+    "whose keys everyone knows beforehand",
     "masks-threshold": "fewer than t = {needed} members of a group collude with an aggregator that follows the "
     "protocol; all members but one read the last one's update",
     "masks-members": "the other members follow the protocol (semi-honest) and mask honest updates",

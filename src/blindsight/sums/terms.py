@@ -217,8 +217,8 @@ class Terms(Message, name="sums/terms.2"):
 
     @property
     def needed(self) -> int:
-        """How many members the sum of a round needs; masks need more than two thirds of those that are asked."""
-        return max(self.minimum, threshold(self.asked)) if self.traits.threshold else self.minimum
+        """How many members the sum of a round needs."""
+        return self.traits.member.needed(self)
 
     def sampled(self, round: int) -> tuple[str, ...]:
         """Return the members that are asked in a round, in the order of names; anybody can compute them."""
@@ -227,9 +227,17 @@ class Terms(Message, name="sums/terms.2"):
         order = derive_permutation(self.digest, size=len(self.members), use="sample", round=round)
         return tuple(sorted(self.members[i] for i in order.backward(np.arange(self.sample)).tolist()))
 
+    @property
+    def group_sizes(self) -> tuple[int, ...]:
+        """How many members are in each of the groups (or cohorts) whose sums are opened."""
+        count = group_count(self.asked) if self.traits.threshold else 1
+        return tuple(len(range(first, self.asked, count)) for first in range(count))
+
     def groups(self, round: int) -> tuple[tuple[str, ...], ...]:
         """Return the groups whose sums are opened: for masks, from 100 members on several of at least 50; else one."""
-        asked, count = self.sampled(round), group_count(self.asked) if self.traits.threshold else 1
+        if self.traits.cohorts:
+            raise InputError(f"the cohorts of {self.scheme} are in the roster: they do not follow from the terms.")
+        asked, count = self.sampled(round), len(self.group_sizes)
         if count == 1:
             return (asked,)
         order = derive_permutation(self.digest, size=len(asked), use="groups", round=round).forward(

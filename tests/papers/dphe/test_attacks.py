@@ -134,3 +134,11 @@ def test_steps_of_a_trained_model_show_samples_within_the_margin_and_no_others()
     assert (within.verdict, within.measured.value) == ("leaks", 1)
     assert (beyond.verdict, beyond.measured.value) == ("not refuted", 0)
     assert 20 < within.details["with margins of one at most"] < within.details["steps"] == 200
+
+
+def test_two_waves_are_at_chance(cases):
+    """Seeded: any test raises a false alarm with probability 0.05 (as with seed 5, under masks just as here)."""
+    how = {"schemes": ["two-wave-masks"], "random_state": 6, "source": seeded_bytes(6), "false_alarm": FALSE_ALARM}
+    found = attack_schemes(cases, **how, **SMALL)
+    assert len(found) == len(cases)
+    assert {row.verdict for row in found} == {"at chance"}

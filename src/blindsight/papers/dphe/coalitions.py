@@ -135,7 +135,7 @@ def play(scheme: str, updates: Mapping[str, ArrayLike], *, fraction_bits: int = 
         key = bfv.generate_keys(max_sum=terms.max_integer * len(terms.members))
 
     def transit(sender: str, receiver: str, kind: str, parts: Parts) -> list[Parts]:
-        if terms.traits.threshold and kind == CONTRIBUTE and receiver == AGGREGATOR:
+        if terms.scheme == "masks" and kind == CONTRIBUTE and receiver == AGGREGATOR:
             secrets[sender] = decode(session.members[sender]._state.secrets, RoundSecrets)
         return [parts]
 
@@ -323,7 +323,9 @@ def certain(update: Integers) -> Account:
 def others(played: PlayedRound, victim: str) -> list[str]:
     """Return all members but one: first those of its group."""
     members = played.result.contributors
-    (group,) = (names for names in played.session.terms.groups(ROUND) if victim in names)
+    session = played.session
+    groups = session.aggregator.roster.cohorts if session.terms.traits.cohorts else session.terms.groups(ROUND)
+    (group,) = (names for names in groups if victim in names)
     mates = [member for member in members if member in group and member != victim]
     return mates + [member for member in members if member not in group]
 
