@@ -172,9 +172,10 @@ class Collected:
 
     def check(self) -> None:
         """Refuse a collection that is not known or not there, before any picture is read."""
-        from blindsight.data.catalogue import reader_options
+        from blindsight.data.catalogue import OF_THE_PAPERS, reader_options
 
-        register_collections()
+        if self.name in OF_THE_PAPERS:
+            register_collections()
         reader_options(self.name, self.path)
         if self.path is not None:
             with storage_errors("read", self.path):
@@ -184,7 +185,7 @@ class Collected:
         from blindsight.data import load
         from blindsight.data.catalogue import reader_options
 
-        register_collections()
+        self.check()
         more: dict[str, Any] = (
             {"keep_copies": True} if keep_copies and "keep_copies" in reader_options(self.name, self.path) else {}
         )

@@ -20,7 +20,7 @@ from blindsight.progress import Progress, silent
 Reader = Callable[..., Dataset]
 Origin = Literal["bundled", "fetched", "from a path"]
 
-_OF_THE_PAPERS = ("caltech101", "cifar10", "fashion-mnist", "lfw", "orl")
+OF_THE_PAPERS = ("caltech101", "cifar10", "fashion-mnist", "lfw", "orl")
 """Collections that `blindsight.papers.collections` registers."""
 
 
@@ -202,10 +202,10 @@ def _check_name(name: str) -> None:
     if not isinstance(name, str):
         raise InputError(f"a collection is opened by its name, such as 'faces'; got {name!r}.")
     known = {known for known, _ in _ENTRIES}
-    if name not in known and name in _OF_THE_PAPERS:
+    if name not in known and name in OF_THE_PAPERS:
         raise InputError(_register_first(name))
     if name not in known:
-        raise UnknownNameError("collection", name, known | set(_OF_THE_PAPERS))
+        raise UnknownNameError("collection", name, known | set(OF_THE_PAPERS))
 
 
 def _register_first(name: str) -> str:
@@ -222,7 +222,7 @@ def _entry(name: str, from_path: bool) -> CatalogueEntry:
         return entry
     if from_path:
         raise InputError(f"{name} is not read from a path. Omit the path, or use 'folder' or 'csv'.")
-    more = f" Or: {_register_first(name)}" if name in _OF_THE_PAPERS else ""
+    more = f" Or: {_register_first(name)}" if name in OF_THE_PAPERS else ""
     raise InputError(f"{name} is read from a path: name it (path=..., on the command line --path).{more}")
 
 
