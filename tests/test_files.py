@@ -343,12 +343,12 @@ def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
     with monkeypatch.context() as changed:
         changed.setattr("blindsight.files.os.fsync", full)
         with pytest.raises(StorageError, match="disk is full") as caught:
-            write_together(tmp_path / "out", write)
+            write_together(tmp_path / "out", write, last="a")
     assert {file.name: file.read_text() for file in (tmp_path / "out").iterdir()} == {"a": "old"}
     (rescued,) = tmp_path.glob("out-*")
     assert str(rescued) in str(caught.value)
     assert {file.name: file.read_text() for file in rescued.iterdir()} == {"a": "new", "b": "new"}
-    write_together(tmp_path / "out", write)
+    write_together(tmp_path / "out", write, last="a")
     assert {file.name: file.read_text() for file in (tmp_path / "out").iterdir()} == {"a": "new", "b": "new"}
 
 
@@ -360,5 +360,5 @@ def test_what_fits_nowhere_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     with pytest.raises(StorageError, match="the disk is full"):
-        write_together(tmp_path / "out", write)
+        write_together(tmp_path / "out", write, last="a")
     assert [path.name for path in tmp_path.rglob("*")] == ["out"]

@@ -106,6 +106,12 @@ def atomic_writer(path: AnyPath, *, private: bool = False) -> Iterator[BinaryIO]
             raise
 
 
+def remove_parts(folder: Path, name: str = "*") -> None:
+    """Remove what writers that were killed have left of a file in a folder."""
+    for part in folder.glob(f".{name}.*.part"):
+        part.unlink()
+
+
 def check_writable(folder: AnyPath) -> None:
     """Refuse a folder, there or not, into which nothing can be written; to be asked before anything is computed."""
     folder = as_path(folder).absolute()
@@ -114,9 +120,11 @@ def check_writable(folder: AnyPath) -> None:
         pass
 
 
-def write_together(folder: AnyPath, write: Callable[[Path], object]) -> None:
+def write_together(folder: AnyPath, write: Callable[[Path], object], *, last: str) -> None:
     """Let `write` fill an empty folder, whose files then appear in `folder` together, or not at all.
 
+    The file `last` is gone while others are moved: where it is, all are, even if the process is killed meanwhile. What
+    a process that was killed has left of files is removed.
     If there is no room for them, they are written to a folder for temporary files instead, which the error names: what
     was computed is not lost.
     """
@@ -126,9 +134,13 @@ def write_together(folder: AnyPath, write: Callable[[Path], object]) -> None:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as made:
                 write(Path(made))
-                for file in Path(made).iterdir():
+                (folder / last).unlink(missing_ok=True)
+                for file in sorted(Path(made).iterdir(), key=lambda file: file.name == last):
                     file.replace(folder / file.name)
                 sync_folder(folder)
+            for left in folder.glob(".new-*"):
+                shutil.rmtree(left)
+            remove_parts(folder)
     except StorageError as error:
         rescued = Path(tempfile.mkdtemp(prefix=f"{folder.name}-"))
         try:

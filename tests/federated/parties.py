@@ -5,7 +5,7 @@ Members learn "numbers": whatever a test says, from whatever model.
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ import pytest
 from blindsight.federated.identity import IDENTITY_FILE, Identity, KeyStore, Members
 from blindsight.federated.node import KeyGeneratorNode, MemberNode
 from blindsight.federated.server import RemoteSums, RunStore, set_up
-from blindsight.rounds import Memory, Task, Update, register_learner
+from blindsight.rounds import Memory, Run, Task, Update, register_learner
 from blindsight.sums import KeyGenerator, Patience, make_terms
 from blindsight.sums.engine import LocalTransport
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
@@ -191,3 +191,35 @@ class Parties:
 
     def plain_sum(self, server, names, updates=None):
         return sum(server.terms.integers((updates or self.updates)[name]) for name in names)
+
+
+class School(Parties):
+    """Parties whose members learn a task; `loads` return their data, by name."""
+
+    def __init__(self, folder, loads):
+        super().__init__(folder, tuple(loads))
+        self.loads = dict(loads)
+
+    def member_handler(self, name):
+        def handle(kind, parts):
+            node = self.member(name)
+            return [node.learn(parts, self.loads[name])] if kind == "contribute" else node.handle(kind, parts)
+
+        return handle
+
+    def found(self, task, sums, patience=PATIENCE, **changes):
+        """Return the sums of a run that has been set up over these parties, on terms with these changes."""
+        run, self.refused = set_up(
+            self.stores[AGGREGATOR],
+            self.network,
+            self.identities,
+            lambda run, members: replace(task.terms(sums, run=run, members=members), **changes),
+            patience,
+        )
+        return RemoteSums(run, self.network, patience, task)
+
+
+def run_of(server, rounds, **others):
+    """Return the run over these sums, with its state where the server keeps it."""
+    path, identity = server.run.folder / "state.npz", server.terms.digest.hex()
+    return Run(server.task, server, rounds=rounds, path=path, identity=identity, **others)

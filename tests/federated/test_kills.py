@@ -14,8 +14,20 @@ from blindsight.rounds import Member
 from blindsight.rounds.member import member_seed
 from blindsight.sums.messages import MessageJournal
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
-from tests.federated.parties import ALL_SCHEMES, DIMENSION, KEYED, MEMBERS, PATIENCE, Gone, Parties, model, numbers
-from tests.federated.test_learning import School, classifier, owned, run_of, sums_of
+from tests.federated.parties import (
+    ALL_SCHEMES,
+    DIMENSION,
+    KEYED,
+    MEMBERS,
+    PATIENCE,
+    Gone,
+    Parties,
+    School,
+    model,
+    numbers,
+    run_of,
+)
+from tests.rounds.learners import loaders, sums, task_of
 
 SLOW = [pytest.param(scheme, 1, marks=pytest.mark.slow) for scheme in ("block-dphe", "dphe", "bfv", "masks")]
 STRIDES = [("plain", 2), ("block-dphe", 5), ("bfv", 6), *SLOW]
@@ -214,9 +226,10 @@ class Class(School):
     """Parties that learn a classifier; `kept` are the updates, by name and round, that members have on disk."""
 
     def __init__(self, folder, scheme):
-        super().__init__(folder, owned())
-        self.sums = sums_of(scheme, 0.5 if scheme == "masks" else None)
-        self.task, self.kept = classifier(self.sums), set()
+        self.sums = sums(scheme, 0.5 if scheme == "masks" else None)
+        self.task, self.data = task_of("classifier", self.sums)
+        super().__init__(folder, loaders(self.data))
+        self.kept = set()
 
     def member_handler(self, name):
         handle = super().member_handler(name)

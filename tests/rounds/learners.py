@@ -1,19 +1,21 @@
 """Learners and data that the tests of the loop play with."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from blindsight.learn.classifier import CLASSIFIER, classifier_task
 from blindsight.learn.clustering import ClusterTraining
 from blindsight.learn.kmeans import cluster_task
 from blindsight.learn.linear import LinearTraining
-from blindsight.learn.model import Classes
+from blindsight.learn.model import Attributes, Classes
 from blindsight.learn.private import private_task
 from blindsight.papers.dphe.learning import PublishedLearner
 from blindsight.rounds import Memory, Privacy, Sums, Task, Update
 from blindsight.rounds.task import LEARNERS
 from blindsight.sums import DpheOptions
 
-NAMES = ("ann", "bob", "cem", "dee")
+NAMES = ("ann", "bob", "cem", "dan")
 PAILLIER = DpheOptions(key_bits=1024, insecure=True, minimum_per_position=1)
 
 
@@ -59,8 +61,13 @@ PUBLIC, TEST = examples(9, 20), examples(10, 100)
 FOUR = Classes(np.arange(4))
 
 
-def sums(scheme="plain", share=None):
-    return Sums(scheme=scheme, share=share, options=PAILLIER if "dphe" in scheme else None)
+def attributes_of(y):
+    """Return two attributes by class; of the last class the second is not known (0)."""
+    return np.array([[1, 1], [1, -1], [-1, 1], [-1, 0]])[y]
+
+
+def sums(scheme="plain", share=None, **options):
+    return Sums(scheme=scheme, share=share, options=replace(PAILLIER, **options) if "dphe" in scheme else None)
 
 
 def training(chosen, **others):
@@ -71,6 +78,9 @@ def task_of(kind, chosen):
     """Return a task of this kind, and what each member loads."""
     if kind == CLASSIFIER:
         return classifier_task(PUBLIC, FOUR, training(chosen)), DATA
+    if kind == "attributes":
+        data = {name: (X, attributes_of(y)) for name, (X, y) in DATA.items()}
+        return classifier_task((PUBLIC[0], attributes_of(PUBLIC[1])), Attributes(2), training(chosen)), data
     if kind == "private classifier":
         privacy = Privacy(epsilon=8.0, delta=1e-5, unit="record")
         return private_task(PUBLIC, FOUR, privacy, sizes=[40] * 4, rounds=4, scheme=chosen.scheme), DATA

@@ -1,4 +1,6 @@
-"""What every run does, over every backend and for every kind of task."""
+"""What every run does, in one process and across machines, for every kind of task, bit for bit the same."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,11 +9,29 @@ from blindsight.errors import DataError, PrivacyError
 from blindsight.rng import seeded_bytes
 from blindsight.rounds import EarlyStopping, LocalSums, Run, run_here
 from blindsight.sums import OWN_SCHEMES as SCHEMES
+from blindsight.sums import SPARSE_SCHEMES
 from blindsight.sums.noise import NoisePlan
-from tests.rounds.learners import NAMES, TEST, loaders, sums, task_of
+from tests.federated.parties import PATIENCE, School
+from tests.rounds.learners import NAMES, TEST, attributes_of, loaders, sums, task_of
 
-BACKENDS = {"local": lambda task, terms, loads: LocalSums(task, terms, loads)}
-KINDS = ("classifier", "private classifier", "k-means", "published classifier")
+KINDS = ("classifier", "attributes", "private classifier", "k-means", "published classifier")
+RESUMED = [kind for kind in KINDS if kind != "private classifier"]
+SCHEDULED = ("classifier", "attributes", "k-means")
+
+
+def in_one_process(folder, task, chosen, loads):
+    terms = task.terms(chosen, run="a", members=NAMES)
+    return lambda: LocalSums(task, terms, loads)
+
+
+def across_machines(folder, task, chosen, loads):
+    school = School(folder, loads)
+    server = school.found(task, chosen)
+    return lambda: school.restarted(server, patience=replace(PATIENCE, attempts=2))
+
+
+BACKENDS = {"local": in_one_process, "remote": across_machines}
+"""What sets a run up, and returns what opens its sums, as often as a process is started."""
 
 
 @pytest.fixture(autouse=True)
@@ -29,83 +49,134 @@ def same_noise(monkeypatch):
 
 def usual(kind, scheme):
     """Return sums in which all schemes send the same: a schedule, or everything where there is noise or a penalty."""
-    return sums(scheme, 0.5 if kind in ("classifier", "k-means") else 1.0)
+    return sums(scheme, 0.5 if kind in SCHEDULED else 1.0)
 
 
-def play(kind, scheme="plain", backend="local", rounds=3, loads=None, **options):
-    chosen = usual(kind, scheme)
-    task, data = task_of(kind, chosen)
-    terms = task.terms(chosen, run="a", members=NAMES)
-    run = Run(task, BACKENDS[backend](task, terms, loads or loaders(data)), rounds=rounds, validation=TEST, **options)
-    run.play()
-    return run
+@pytest.fixture
+def begin(tmp_path, same_noise):
+    """Return what sets a run up and returns what opens it, as often as is wanted."""
+    count = []
 
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_scheme_gives_the_same_model_bit_for_bit(kind, backend, same_noise):
-    found = {}
-    for scheme in SCHEMES:
+    def begin(kind, scheme="plain", backend="local", *, chosen=None, loads=None):
+        count.append(None)
         same_noise[0] = 0
-        found[scheme] = play(kind, scheme, backend).state
-    for state in found.values():
-        assert (state.shared == found["plain"].shared).all()
-        assert [report.score for report in state.history] == [report.score for report in found["plain"].history]
+        chosen = chosen or usual(kind, scheme)
+        task, data = task_of(kind, chosen)
+        test = (TEST[0], attributes_of(TEST[1])) if kind == "attributes" else TEST
+        sums_of = BACKENDS[backend](tmp_path / str(len(count)), task, chosen, loaders(data) | (loads or {}))
+        return lambda rounds=3, **others: Run(task, sums_of(), rounds=rounds, validation=test, **others)
+
+    return begin
+
+
+def assert_the_same(found, expected):
+    assert np.array_equal(found.shared, expected.shared)
+    assert found.first_score == expected.first_score
+    facts = [[(r.score, r.contributors, list(r.missing)) for r in state.history] for state in (found, expected)]
+    assert facts[0] == facts[1]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "private classifier"])
-def test_a_run_that_is_resumed_ends_as_one_that_was_not(tmp_path, kind, backend):
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_scheme_gives_the_same_model_bit_for_bit(begin, kind, scheme, backend):
+    expected = begin(kind)().play()
+    assert_the_same(begin(kind, scheme, backend)().play(), expected)
+    assert all(report.contributors == NAMES for report in expected.history)
+    assert expected.history[-1].step > 0
+
+
+@pytest.mark.parametrize("minimum", [1, 3])
+@pytest.mark.parametrize("scheme", SPARSE_SCHEMES)
+@pytest.mark.parametrize("kind", ["classifier", "k-means"])
+def test_what_members_choose_or_is_withheld_is_the_same_across_machines(begin, kind, scheme, minimum):
+    chosen = sums(scheme, sparsity=0.5, minimum_per_position=minimum)
+    expected = begin(kind, chosen=chosen)().play()
+    assert (sum(report.withheld for report in expected.history) > 0) or minimum == 1
+    assert_the_same(begin(kind, backend="remote", chosen=chosen)().play(), expected)
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt(*arguments):
+    raise Interrupted
+
+
+PLAYED = [(kind, "plain") for kind in RESUMED] + [("classifier", scheme) for scheme in ("masks", "bfv", "block-dphe")]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("kind", "scheme"), PLAYED)
+def test_a_run_that_is_interrupted_ends_as_one_that_was_not(tmp_path, monkeypatch, begin, kind, scheme, backend):
     options = {"path": tmp_path / "state.npz", "identity": "a"}
-    play(kind, backend=backend, rounds=2, **options)
-    resumed, whole = play(kind, backend=backend, rounds=4, **options), play(kind, backend=backend, rounds=4)
-    assert (resumed.state.shared == whole.state.shared).all()
-    assert [r.score for r in resumed.state.history] == [r.score for r in whole.state.history]
-    assert resumed.state.first_score == whole.state.first_score
+    start = begin(kind, scheme, backend)
+    with pytest.raises(Interrupted):
+        start(**options, on_round=interrupt).play()
+    run = start(**options)
+    with monkeypatch.context() as patched:  # killed between a sum and the model that is made of it
+        patched.setattr(type(run.learner), "combine", interrupt)
+        with pytest.raises(Interrupted):
+            run.play()
+    resumed = start(**options).play()
+    assert_the_same(resumed, begin(kind)().play())
+    again = start(**options).play()  # nothing is left to do
+    assert again.history == resumed.history
+    longer = start(**options, rounds=4).play()
+    assert_the_same(longer, begin(kind)(rounds=4).play())
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "private classifier"])
-def test_a_member_that_fails_is_missing_and_the_others_go_on(kind, backend):
-    calls = []
+@pytest.mark.parametrize(("kind", "scheme"), PLAYED)
+def test_a_member_that_fails_is_missing_and_comes_back(begin, kind, scheme, backend):
+    away = []
 
     def load():
-        calls.append(None)
-        if len(calls) > 1:
+        if away:
             raise DataError("the disk is gone")
-        return data["bob"]
+        return task_of(kind, usual(kind, scheme))[1]["bob"]
 
-    _, data = task_of(kind, usual(kind, "plain"))
-    run = play(kind, backend=backend, loads=loaders(data) | {"bob": load})
-    assert [len(report.contributors) for report in run.state.history] == [4, 3, 3]
-    assert "disk is gone" in run.state.history[1].missing["bob"]
-    assert "bob" not in run.state.history[1].contributors
+    def come_and_go(report):
+        away[:] = [True] * (report.round == 1)
+
+    state = begin(kind, scheme, backend, loads={"bob": load})(on_round=come_and_go).play()
+    assert [report.contributors for report in state.history] == [NAMES, ("ann", "cem", "dan"), NAMES]
+    assert "disk is gone" in state.history[1].missing["bob"]
+    assert_the_same(state, begin(kind, loads={"bob": load})(on_round=come_and_go).play())
 
 
-def test_with_noise_more_missing_than_planned_end_the_run():
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_with_noise_more_missing_than_planned_end_the_run(begin, backend):
     def fail():
         raise DataError("the disk is gone")
 
-    _, data = task_of("private classifier", sums())
-    loads = loaders(data) | dict.fromkeys(NAMES[:2], fail)
+    run = begin("private classifier", backend=backend, loads=dict.fromkeys(NAMES[:2], fail))()
     with pytest.raises(PrivacyError) as caught:
-        play("private classifier", loads=loads)
-    assert any("ann" in note for note in caught.value.__notes__)
+        run.play()
+    assert "ann" in "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_stops_early(kind):
-    run = play(kind, rounds=4, stopping=EarlyStopping(criterion="score", patience=1, tolerance=2.0))
-    assert len(run.state.history) == 2
-    assert len(play(kind, rounds=4, stopping=EarlyStopping(criterion="step", tolerance=0.0)).state.history) == 4
+def test_a_run_stops_early(begin, kind, backend):
+    start = begin(kind, backend=backend)
+    score, step = (
+        EarlyStopping(criterion="score", patience=1, tolerance=2.0),
+        EarlyStopping(criterion="step", tolerance=0.0),
+    )
+    assert len(start(4, stopping=score).play().history) == 2
+    assert len(begin(kind, backend=backend)(4, stopping=step).play().history) == 4
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_statement_tells_of_rounds_schedule_and_noise(kind):
-    run = play(kind, "masks", rounds=3)
+def test_the_statement_tells_of_rounds_schedule_and_noise(begin, kind, backend):
+    run = begin(kind, "masks", backend)()
+    run.play()
     said = run.statement
     assert any("3 rounds" in line for line in said.not_protected)
-    assert ("everybody" in said.who_sees) == (kind in ("classifier", "k-means"))
+    assert ("everybody" in said.who_sees) == (kind in SCHEDULED)
     if kind == "private classifier":
         assert said.guarantee == "differential privacy"
         assert said.epsilon == pytest.approx(8.0, rel=1e-3)

@@ -129,11 +129,8 @@ class Adding:
 
     def sums(self, minimum_per_position: int | None = None) -> "Sums":
         """Return them for the library."""
-        from blindsight.crypto.paillier import check_key_bits, check_keys
         from blindsight.rounds import Sums
 
-        check_key_bits(self.key_bits)
-        check_keys(self.keys)
         return Sums.sending(
             self.choice().scheme,
             sparsity=self.sparsity,
@@ -149,7 +146,12 @@ adding = grouped(
     options.rounds,
     options.scheme,
     options.key_bits,
-    option("--keys", default="subgroup", help="Kind of the Paillier key: subgroup (fast) or conservative."),
+    option(
+        "--keys",
+        choices=("subgroup", "conservative"),
+        default="subgroup",
+        help="Kind of the Paillier key (dphe, block-dphe): subgroup is fast.",
+    ),
     options.sparsity(None),
 )
 
@@ -305,7 +307,7 @@ def learn_classifier(
         if learner.recorded_ is not None:
             learner.recorded_.save(folder / "recorded-round.npz")
 
-    write_together(out, write)
+    write_together(out, write, last="model.npz")
     if played or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report
         _write_report(out, data, learner, owners)
     before, final = learner.public_score_ or 0.0, learner.history_[-1].score or 0.0
@@ -420,7 +422,7 @@ def learn_network(
 
     with storage_errors("remove", out / VIEW):
         (out / VIEW).unlink(missing_ok=True)  # of an earlier run
-    write_together(out, write)
+    write_together(out, write, last="network.npz")
     before, final = learner.public_score_ or 0.0, learner.history_[-1].score or 0.0
     document = {"model": str(out / "network.npz"), "public_score": before, "score": final}
     show(
@@ -504,7 +506,7 @@ def learn_clusters(
         learner.model_.save(folder / "model.npz")
         write_json(folder / "statement.json", learner.statement_.to_dict())
 
-    write_together(out, write)
+    write_together(out, write, last="model.npz")
     score = learner.history_[-1].score
     found = "" if score is None else f"Adjusted mutual information with the classes: {score:.3f}."
     show(

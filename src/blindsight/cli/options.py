@@ -100,7 +100,13 @@ def report_folder(default: str) -> Declaration:
 owners = option("--owners", default=5, min=1, help="How many owners share the data out.")
 rounds = option("--rounds", default=10, min=1, help="How many rounds.")
 scheme = option("--scheme", default="masks", check=to_scheme, help="masks, bfv, dphe, block-dphe or plain.")
-key_bits = option("--key-bits", default=3072, help="Length of the Paillier key: 2048, 3072 or 4096.")
+key_bits = option(
+    "--key-bits",
+    choices=("2048", "3072", "4096"),
+    default="3072",
+    check=int,
+    help="Length of the Paillier key (dphe, block-dphe).",
+)
 optimiser = option("--optimiser", choices=("sgd", "rmsprop", "adam"), default="sgd", help="How members descend.")
 resume = flag("--resume", help="Keep checkpoints there, and go on from the last one.")
 

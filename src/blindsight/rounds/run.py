@@ -38,7 +38,7 @@ from blindsight.errors import (
     PrivacyError,
     UnknownNameError,
 )
-from blindsight.files import AnyPath, Arrays, as_path, read_arrays, storage_errors, write_arrays
+from blindsight.files import AnyPath, Arrays, as_path, read_arrays, remove_parts, storage_errors, write_arrays
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.rounds.member import Array, Learner, Member, Memory, Update, member_seed, sparsity
@@ -214,8 +214,7 @@ class RunState:
         """Return what `save` wrote, None if there is nothing; the state of another run is refused."""
         with storage_errors("use", path.parent):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for part in path.parent.glob(f".{path.name}.*.part"):
-                part.unlink()  # a writer was killed in the middle
+            remove_parts(path.parent, path.name)
             if not path.exists():
                 return None
         document, arrays = read_arrays(path, _KIND)

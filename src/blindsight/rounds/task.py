@@ -33,7 +33,7 @@ from blindsight.sums.masks import colluders
 from blindsight.sums.noise import LARGEST_EPSILON, NoisePlan, noised
 from blindsight.sums.scheme import Scheme, find_scheme
 from blindsight.sums.support import BLOCK, Schedule
-from blindsight.sums.terms import group_count, threshold
+from blindsight.sums.terms import group_count, largest_integer, threshold
 from blindsight.sums.twowave import TwoWaveOptions
 
 if TYPE_CHECKING:  # a member learns by what a task makes
@@ -53,7 +53,7 @@ def fraction_bits(members: int, largest: float, slot_bits: int = SLOT_BITS) -> i
     >>> fraction_bits(5, 64.0), fraction_bits(100, 64.0)
     (22, 18)
     """
-    room = SlotPacking(slot_bits, 1).max_value(members) / largest
+    room = largest_integer(members, slot_bits) / largest
     finest = _FINEST if slot_bits <= SLOT_BITS else _WIDE_FINEST
     return min(finest, max(0, math.floor(math.log2(max(room, 1.0)))))
 
@@ -234,7 +234,7 @@ class Privacy:
             colluders=colluders(members // groups) if self.colluders is None else self.colluders,
             dimension=dimension,
             rounds=rounds,
-            largest=SlotPacking(SLOT_BITS, 1).max_value(members),
+            largest=largest_integer(members, SLOT_BITS),
             reach=float(max(records, 1)) if self.unit == "record" else 1.0,
             groups=groups,
         )

@@ -146,8 +146,8 @@ class Terms(Message, name="sums/terms.2"):
 
     @cached_property
     def max_integer(self) -> int:
-        """The largest absolute value of an encoded weight: that of every member together still fits a slot."""
-        return SlotPacking(self.slot_bits, 1).max_value(len(self.members))
+        """The largest absolute value of an encoded weight."""
+        return largest_integer(len(self.members), self.slot_bits)
 
     @property
     def limit(self) -> float:
@@ -290,6 +290,11 @@ class Terms(Message, name="sums/terms.2"):
             return decode(data, cls, max_bytes=1 << 20)
         except InputError as error:
             raise MessageError(f"the run is on impossible terms: {error}") from None
+
+
+def largest_integer(members: int, slot_bits: int) -> int:
+    """Return the largest absolute value of an encoded weight: that of every member together still fits a slot."""
+    return SlotPacking(slot_bits, 1).max_value(members)
 
 
 def group_count(asked: int) -> int:

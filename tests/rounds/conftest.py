@@ -1,0 +1,3 @@
+"""The same as for sums."""
+
+from tests.sums.conftest import quick as quick
