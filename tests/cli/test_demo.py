@@ -8,9 +8,7 @@ from blindsight.demo import DemoSize
 
 
 def test_demo_writes_its_report(tmp_path, blindsight, monkeypatch):
-    small = DemoSize(
-        rounds=2, key_bits=2048, days=6, epsilons=(8.0,), queries=40, searched=(4.0,), effort=0.05, photos=300
-    )
+    small = DemoSize(rounds=2, key_bits=2048, queries=40, searched=(4.0,), effort=0.05, photos=300)
     monkeypatch.setattr(demo, "FULL", small)
     monkeypatch.setattr(run_audit, "_PROBES", 12)
     found = blindsight("demo", "--pictures", 600, "--out", tmp_path / "out", "--json").document

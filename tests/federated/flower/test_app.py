@@ -137,7 +137,7 @@ def test_a_run_goes_on_with_its_own_seed_and_public_data_alone_also_before_its_f
 
 
 def test_selective_sharing_is_refused_with_what_to_use_instead(app):
-    with pytest.raises(InputError, match=r"'sharing'.*'classifier'.*learn selective"):
+    with pytest.raises(InputError, match=r"'sharing'.*'classifier'.*learn network"):
         app.run(task="sharing")
     assert not list(app.federation.folder.glob("homes/*/runs"))
 
