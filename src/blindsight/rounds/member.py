@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from blindsight.crypto.wire import Secret
 from blindsight.errors import CorruptFileError, InputError, MessageError
-from blindsight.files import read_arrays, write_arrays
+from blindsight.files import AnyPath, as_path, read_arrays, write_arrays
 from blindsight.sums.terms import Integers, Terms
 
 if TYPE_CHECKING:  # rounds are played with members
@@ -92,11 +92,12 @@ class Learner(Protocol):
 class Member(Secret):
     """One member of a run; with a `path`, its memory is on disk before anything is sent."""
 
-    def __init__(self, name: str, terms: Terms, *, path: Path | None = None) -> None:
-        self.name, self.terms, self._path = name, terms, path
+    def __init__(self, name: str, terms: Terms, *, path: AnyPath | None = None) -> None:
+        self.name, self.terms = name, terms
+        self._path = None if path is None else as_path(path)
         self.memory, self.pending = Memory(), None
-        if path is not None and path.exists():
-            self._load(path)
+        if self._path is not None and self._path.exists():
+            self._load(self._path)
 
     memory: Memory
     pending: tuple[int, Update] | None

@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from numbers import Integral
-from pathlib import Path
 from typing import Any, Literal, Protocol, Self, get_args
 
 import numpy as np
@@ -198,7 +197,7 @@ class RunState:
     history: tuple[RoundReport, ...]
     seed: int
 
-    def save(self, path: Path, run: str, backend: Arrays) -> None:
+    def save(self, path: AnyPath, run: str, backend: Arrays) -> None:
         """Write the state of the run with this fingerprint, and that of its backend, to one file."""
         document = {
             "run": run,
@@ -207,11 +206,12 @@ class RunState:
             "history": [report.to_dict() for report in self.history],
         }
         arrays = {"shared": self.shared} | {f"backend-{name}": array for name, array in backend.items()}
-        write_arrays(path, _KIND, document, arrays, private=True)
+        write_arrays(as_path(path), _KIND, document, arrays, private=True)
 
     @classmethod
-    def load(cls, path: Path, run: str) -> tuple[Self, Arrays] | None:
+    def load(cls, path: AnyPath, run: str) -> tuple[Self, Arrays] | None:
         """Return what `save` wrote, None if there is nothing; the state of another run is refused."""
+        path = as_path(path)
         with storage_errors("use", path.parent):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             remove_parts(path.parent, path.name)
@@ -244,7 +244,7 @@ class Run:
         *,
         rounds: int,
         validation: Pair | None = None,
-        path: Path | None = None,
+        path: AnyPath | None = None,
         identity: str = "",
         stopping: EarlyStopping | None = None,
         on_round: OnRound | None = None,
