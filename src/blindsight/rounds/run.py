@@ -206,7 +206,7 @@ class RunState:
             "history": [report.to_dict() for report in self.history],
         }
         arrays = {"shared": self.shared} | {f"backend-{name}": array for name, array in backend.items()}
-        write_arrays(as_path(path), _KIND, document, arrays, private=True)
+        write_arrays(path, _KIND, document, arrays, private=True)
 
     @classmethod
     def load(cls, path: AnyPath, run: str) -> tuple[Self, Arrays] | None:
