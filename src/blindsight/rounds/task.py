@@ -32,6 +32,7 @@ from blindsight.sums.dphe import DpheOptions
 from blindsight.sums.masks import colluders
 from blindsight.sums.noise import LARGEST_EPSILON, NoisePlan, noised
 from blindsight.sums.scheme import Scheme, find_scheme
+from blindsight.sums.statements import line
 from blindsight.sums.support import BLOCK, Schedule
 from blindsight.sums.terms import group_count, largest_integer, threshold
 from blindsight.sums.twowave import TwoWaveOptions
@@ -365,11 +366,7 @@ class Task:
 
     def statement(self, said: PrivacyStatement, terms: Terms, rounds: int) -> PrivacyStatement:
         """Return what a number of rounds protect, from what one sum does (`said`)."""
-        added = (
-            f"the sums of all {rounds} rounds: everybody sees how the model moved, not only where it ended",
-            "how many samples all members have together, where that sets the strength of the penalty or the fixed "
-            "point",
-        )
+        added = line("every-round", rounds=rounds), line("sample-count")
         said = replace(said, not_protected=(*said.not_protected, *added))
         if terms.whole:
             cycle = Schedule(terms.whole, BLOCK, terms.share, bytes(16), always=terms.always).cycle

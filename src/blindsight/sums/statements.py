@@ -47,6 +47,9 @@ LINES: dict[str, str] = {
     "lone-shares": "anything from the aggregator, who sees single contributions with one share of noise each, a "
     "deviation of {deviation:.3g}; epsilon is that of the sums",
     "epsilon": "a {unit} beyond what epsilon = {epsilon:.3g} allows to be told of it",
+    "every-round": "the sums of all {rounds} rounds: everybody sees how the model moved, not only where it ended",
+    "sample-count": "how many samples all members have together, where that sets the strength of the penalty or the "
+    "fixed point",
     "took-part-records": "that a member took part, how many records it has, and which of its rounds it missed",
     "general-truth": "what is true of the pictures in general, whether or not one of them took part",
     # What is assumed
