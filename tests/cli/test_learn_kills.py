@@ -81,3 +81,15 @@ def test_a_killed_run_with_a_proven_epsilon_says_why_it_does_not_resume(tmp_path
     said = blindsight("learn", "classifier", *QUICK, *proven, "--resume", code=2)
     assert "--resume" in said.err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_new_run_killed_at_any_write_leaves_no_model_that_another_run_learned(disks, blindsight):
+    out, kept, _, undo = disks
+    asked = ["learn", "classifier", *QUICK, "--out", out]
+    blindsight(*asked)
+    before, earlier = facts(out), len(kept)
+    blindsight(*asked, "--seed", 1)
+    undo()
+    finished = [folder for folder in kept[earlier:] if (folder / "model.npz").exists()]
+    assert 0 < len(finished) < len(kept) - earlier
+    assert all(facts(folder) in (before, facts(out)) for folder in finished)

@@ -283,6 +283,9 @@ def learn_classifier(
     described["protocol"] = {"rounds": adding.rounds, "sparsity": adding.sparsity}
     if privacy is not None:
         described["protocol"]["privacy"] = asdict(privacy)
+    if not resume:  # the model of an earlier run is not one of this
+        with storage_errors("remove", out / "model.npz"):
+            (out / "model.npz").unlink(missing_ok=True)
     write_json(out / "run.json", {"schema": "blindsight/run", "version": 1} | described)
     title, played = f"Learning {data} from {owners} owners by {adding.scheme}", list[RoundReport]()
     learner.fit(
