@@ -382,6 +382,7 @@ def _singles(weak: bool) -> Finding:
 
 
 def _coalition(weak: bool) -> Finding:
+    """Return the finding of three rounds: that of the first which tells nothing (by chance .01 each tells: 1e-6)."""
     add, rng = masks.add_masks, np.random.default_rng(1)
 
     def forgetful(vector: Any, added: Any) -> None:
@@ -389,8 +390,11 @@ def _coalition(weak: bool) -> Finding:
 
     updates = {f"owner {number}": rng.normal(size=300) for number in range(5)}
     with patch.object(masks, "add_masks", forgetful) if weak else nullcontext():
-        done = {one.kind: one for one in attack_every_coalition(play("masks", updates), random_state=0)}
-    return findings([done[FEWER]])[0]
+        for number in range(3):
+            done = {one.kind: one for one in attack_every_coalition(play("masks", updates), random_state=number)}
+            if (found := findings([done[FEWER]])[0]).verdict not in WORKS:
+                break
+    return found
 
 
 @cache

@@ -1,5 +1,6 @@
 """Make the `benchmarks` folder importable, however pytest was started, and its processes threads where a test asks."""
 
+import logging
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -34,3 +35,12 @@ def in_process(monkeypatch):
     from benchmarks.methods import processes
 
     monkeypatch.setattr(processes, "ProcessPoolExecutor", lambda workers, mp_context: ThreadPoolExecutor(workers))
+
+
+@pytest.fixture(autouse=True)
+def flower_logs_as_before():
+    """Give Flower's logger its level back: benchmarks of its strategies silence it for their process."""
+    logger = logging.getLogger("flwr")
+    level = logger.level
+    yield
+    logger.setLevel(level)
