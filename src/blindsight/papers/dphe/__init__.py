@@ -10,7 +10,7 @@
 | Table 2, Figure 4: sparsity, encryption time, owners | `learning.search_strength`, `data.partition` |
 | supplement, Definitions 1 to 4, Corollaries 5 and 6 | `crypto.permutation` |
 | supplement, Lemma 3, Lemma 7 | `crypto.paillier`, `blindsight.sums.dphe` |
-| supplement, sections 2.1 and 2.2, Equations 1 to 6: what updates show | `attacks`, `settings`, `blindsight.audit.recovery` |
+| supplement, section 2, Equations 1 to 6: what updates show | `attacks`, `settings`, `blindsight.audit.recovery` |
 | supplement, Tables 1 and 2: frequent classes, clusters | `blindsight.metrics.retrieval`, `learning` |
 | section 2.5, who may collude | `coalitions` |
 
