@@ -19,7 +19,6 @@ import secrets
 import shutil
 import struct
 import tempfile
-import weakref
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -239,18 +238,6 @@ def folder_lock(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def held_lock(holder: Any, path: Path, busy: str) -> "weakref.finalize[[int], Any]":
-    """Lock a file until what is returned is called, or the holder or its process ends."""
-    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    close = weakref.finalize(holder, os.close, lock)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        close()
-        raise StorageError(busy) from None
-    return close
 
 
 def free_memory() -> int:
